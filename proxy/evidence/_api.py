@@ -1,0 +1,27 @@
+"""What an evidence adapter is: one source of statements of the upstream about its own time."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from proxy.account import Claim
+
+RawHeaders = Sequence[tuple[bytes, bytes]]
+
+
+class EvidenceAdapter(Protocol):
+    """One source. Instances are stateless; one per module. No method ever raises.
+
+    `markers` are byte strings of which at least one occurs in every event that `from_event` can
+    read; an adapter without markers is never asked about events.
+    """
+
+    name: str
+    markers: tuple[bytes, ...]
+
+    def from_headers(self, headers: RawHeaders) -> tuple[Claim, ...]:
+        """Claims made by response headers (or trailers), names in any case."""
+        ...
+
+    def from_event(self, document: object) -> tuple[Claim, ...]:
+        """Claims made by one decoded event, or by a whole decoded response."""
+        ...
