@@ -144,6 +144,11 @@ class Trace:
         """Move `mark` to the instant `at` (ns of the clock)."""
         self.marks[mark] = at
 
+    def end(self, at: int) -> None:
+        """The request ended at the instant `at`; what was observed later is not part of it."""
+        self.marks = {mark: seen for mark, seen in self.marks.items() if seen <= at}
+        self.marks[Mark.END] = at
+
     @property
     def phase(self) -> Phase:
         """What the request is doing now."""

@@ -11,12 +11,12 @@ RawHeaders = Sequence[tuple[bytes, bytes]]
 class EvidenceAdapter(Protocol):
     """One source. Instances are stateless; one per module. No method ever raises.
 
-    `markers` are byte strings of which at least one occurs in every event that `from_event` can
-    read; an adapter without markers is never asked about events.
+    `markers` are keys of a JSON object of which at least one is present, at the top, in every
+    event that `from_event` can read; an adapter without markers is never asked about events.
     """
 
     name: str
-    markers: tuple[bytes, ...]
+    markers: tuple[str, ...]
 
     def from_headers(self, headers: RawHeaders) -> tuple[Claim, ...]:
         """Claims made by response headers (or trailers), names in any case."""

@@ -1,0 +1,135 @@
+"""A proxy, wired: configuration to upstream, relay, account and log, in one ASGI application."""
+
+import contextlib
+import gc
+import itertools
+import os
+import platform
+import secrets
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.types import Receive, Scope, Send
+
+from proxy.account import Clock, Mark
+from proxy.record import Record
+from proxy.serve.accounting import Service, to_record
+from proxy.serve.config import Config
+from proxy.serve.lag import LagMonitor
+from proxy.serve.ledger import Ledger
+from proxy.serve.observed import Observed
+from proxy.serve.protocol import RelayProtocol
+from proxy.serve.relay import Relaying, refuse, relay
+from proxy.upstream.client import Upstream
+from proxy.upstream.connect import Origin
+
+
+class Proxy:
+    """One proxy: the ASGI application, and what belongs to it.
+
+    `emit` takes every finished record; `dropped` tells how many were lost so far. Raises what
+    `Upstream` raises for a CA file that cannot be read or an extra that is not installed.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        clock: Clock,
+        wall: Clock,
+        emit: Callable[[Record], None],
+        dropped: Callable[[], int] = lambda: 0,
+    ) -> None:
+        self.config = config
+        self.ledger = Ledger()
+        self.lag = LagMonitor(clock, busy=lambda: len(self.ledger) > 0)
+        self._clock = clock
+        self._emit = emit
+        self._dropped = dropped
+        self._numbers = itertools.count(1)
+        self._run = secrets.token_hex(4)
+        self._upstream = Upstream(
+            Origin(config.upstream.scheme, config.upstream.host, config.upstream.port),
+            clock=clock,
+            ca_file=config.ca_file,
+            verify=not config.insecure,
+            forward_proxy=config.forward_proxy.url if config.forward_proxy is not None else None,
+            http2=config.http2,
+            pool_limit=config.pool_limit,
+            keepalive_s=config.keepalive_s,
+            connect_timeout=config.connect_timeout_s,
+            idle_timeout=config.idle_timeout_s,
+        )
+        self._service = Service(
+            upstream=config.upstream.origin,
+            instance=platform.node() or "unknown",
+            worker=os.getpid(),
+            label=config.label,
+            via_proxy=config.forward_proxy is not None,
+        )
+        self._relaying = Relaying(
+            config=config,
+            upstream=self._upstream,
+            clock=clock,
+            wall=wall,
+            ledger=self.ledger,
+            emit=self._on_observed,
+        )
+        self._starlette = Starlette(lifespan=self._lifespan)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI: requests go to the relay, everything else to Starlette."""
+        if scope["type"] != "http":
+            await self._starlette(scope, receive, send)
+            return
+        exchange = scope["extensions"]["proxy.exchange"]
+        refusal = scope["extensions"]["proxy.refusal"]
+        if refusal is not None:
+            refuse(exchange, refusal, self._relaying)
+            return
+        self.lag.wake()
+        await relay(exchange, self._relaying)
+
+    def server(self) -> uvicorn.Server:
+        """uvicorn with our protocol, adding nothing of its own to any response."""
+        config = uvicorn.Config(
+            self,
+            # uvicorn calls it with keywords, like the class that it stands for.
+            http=partial(  # type: ignore[arg-type]
+                RelayProtocol, clock=self._clock, max_head=self.config.max_head_bytes
+            ),
+            ws="none",
+            lifespan="on",
+            interface="asgi3",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            date_header=False,
+            proxy_headers=False,
+            timeout_keep_alive=int(self.config.client_keepalive_s),
+            timeout_graceful_shutdown=int(self.config.shutdown_grace_s),
+        )
+        return uvicorn.Server(config)
+
+    @contextlib.asynccontextmanager
+    async def _lifespan(self, _app: Any) -> AsyncIterator[None]:
+        # What was imported stays: the collector need not look at it again in every pass.
+        gc.collect()
+        gc.freeze()
+        yield
+        self.lag.stop()
+        await self._upstream.aclose()
+
+    def _on_observed(self, observed: Observed) -> None:
+        trace = observed.trace
+        record = to_record(
+            observed,
+            self._service,
+            request_id=f"{self._run}-{next(self._numbers)}",
+            lag_ns=self.lag.worst(trace.start, trace.marks[Mark.END]),
+            dropped=self._dropped(),
+        )
+        self._emit(record)
