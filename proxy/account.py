@@ -23,6 +23,8 @@ class Mark(StrEnum):
     material (text, reasoning, tool call, refusal, media), never empty.
     """
 
+    REQUEST_END = "request_end"
+    """The read that completed the client's request."""
     POOL_READY = "pool_ready"
     """The pool gave a connection or the right to open one."""
     DNS_END = "dns_end"
@@ -30,8 +32,6 @@ class Mark(StrEnum):
     TLS_END = "tls_end"
     UPSTREAM_TX_START = "upstream_tx_start"
     """The first request byte was about to be handed to the kernel."""
-    REQUEST_END = "request_end"
-    """The read that completed the client's request."""
     UPSTREAM_TX_END = "upstream_tx_end"
     """The last request byte was handed to the kernel."""
     RESPONSE_HEADERS = "response_headers"

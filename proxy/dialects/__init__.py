@@ -34,9 +34,13 @@ def match(method: str, path: str) -> Dialect:
 
 
 __all__ = [
+    "ANTHROPIC_MESSAGES",
     "DIALECTS",
     "NOTHING",
+    "OLLAMA",
     "OPAQUE",
+    "OPENAI_CHAT",
+    "OPENAI_RESPONSES",
     "Dialect",
     "Observation",
     "RequestFacts",

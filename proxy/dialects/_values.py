@@ -3,7 +3,7 @@
 import re
 from functools import lru_cache
 
-from proxy.dialects._api import NOTHING, Observation, RequestFacts, TokenKind
+from proxy.dialects._api import NOTHING, Observation, RequestFacts, TokenKind, Usage
 
 MODEL_LIMIT = 128
 """Characters of a model name that are believed to be a model name."""
@@ -12,6 +12,7 @@ UNNAMED_ERROR = "error"
 
 _NAME = re.compile(r"[A-Za-z0-9_.\-]{1,64}", re.ASCII)
 _COUNT_LIMIT = 1 << 53
+_NO_USAGE = Usage()
 
 
 def count(value: object) -> int | None:
@@ -27,6 +28,11 @@ def nested_count(document: dict[str, object], outer: str, inner: str) -> int | N
     """The count at `document[outer][inner]`, if there is one."""
     details = document.get(outer)
     return count(details.get(inner)) if isinstance(details, dict) else None
+
+
+def stated(usage: Usage) -> Usage | None:
+    """`usage`, or None when it states nothing."""
+    return None if usage == _NO_USAGE else usage
 
 
 def model_name(value: object) -> str | None:
@@ -92,11 +98,12 @@ def _shared(
 
 
 def observed(token: TokenKind | None, visible: bool, finished: bool, model: object) -> Observation:
-    """An observation of the frequent kind, shared between events.
+    """An observation of the frequent kind, one object for all events that say the same.
 
-    A stream repeats the same few of them thousands of times, so that building each anew would
-    cost more than reading the event.
+    A stream says the same few things thousands of times: building each anew would cost more than
+    reading the event.
     """
     # The length is checked first: a shared table must not keep long strings.
-    short = model if isinstance(model, str) and len(model) <= MODEL_LIMIT else None
-    return _shared(token, visible, finished, short)
+    if not isinstance(model, str) or len(model) > MODEL_LIMIT:
+        return _shared(token, visible, finished, None)
+    return _shared(token, visible, finished, model)

@@ -12,6 +12,7 @@ from proxy.dialects._values import (
     error_of,
     model_name,
     request_facts,
+    stated,
 )
 
 _TEXT = Observation(token=TokenKind.TEXT, visible=True)
@@ -110,25 +111,28 @@ def _filled(part: object, table: dict[str, tuple[str, Observation]]) -> Observat
 
 
 def _start(message: object) -> Observation:
+    """The prompt's counts; `output_tokens` is a placeholder as long as nothing was generated."""
     if not isinstance(message, dict):
         return NOTHING
     return Observation(
-        usage=_usage(message.get("usage")),
+        usage=_usage(message.get("usage"), answered=False),
         model=model_name(message.get("model")),
     )
 
 
-def _usage(usage: object) -> Usage | None:
+def _usage(usage: object, *, answered: bool = True) -> Usage | None:
     """`input` is the whole prompt: `input_tokens` leaves out what was read from or put in cache."""
     if not isinstance(usage, dict):
         return None
     uncached = count(usage.get("input_tokens"))
     cached = count(usage.get("cache_read_input_tokens"))
     written = count(usage.get("cache_creation_input_tokens"))
-    return Usage(
-        input=None if uncached is None else uncached + (cached or 0) + (written or 0),
-        cached=cached,
-        output=count(usage.get("output_tokens")),
+    return stated(
+        Usage(
+            input=None if uncached is None else uncached + (cached or 0) + (written or 0),
+            cached=cached,
+            output=count(usage.get("output_tokens")) if answered else None,
+        )
     )
 
 

@@ -5,7 +5,7 @@ Shapes: ollama `api/types.go` (`ChatResponse`, `GenerateResponse`, `Metrics`). T
 """
 
 from proxy.dialects._api import NOTHING, Observation, RequestFacts, TokenKind, Usage
-from proxy.dialects._values import count, error_of, model_name, observed, request_facts
+from proxy.dialects._values import count, error_of, model_name, observed, request_facts, stated
 
 
 class Ollama:
@@ -65,10 +65,8 @@ def _calls(tool_calls: object) -> bool:
 
 def _usage(document: dict[str, object]) -> Usage | None:
     """`prompt_eval_count` is the whole prompt; older servers leave out its cached share."""
-    counts = Usage(
-        input=count(document.get("prompt_eval_count")), output=count(document.get("eval_count"))
-    )
-    return None if counts == Usage() else counts
+    prompt, answer = document.get("prompt_eval_count"), document.get("eval_count")
+    return stated(Usage(input=count(prompt), output=count(answer)))
 
 
 OLLAMA = Ollama()

@@ -21,14 +21,17 @@ from proxy.dialects._values import (
     nested_count,
     observed,
     request_facts,
+    stated,
 )
 
-_TEXT = {
-    "content": TokenKind.TEXT,
-    "text": TokenKind.TEXT,
-    "reasoning_content": TokenKind.REASONING,
-    "reasoning": TokenKind.REASONING,
-    "refusal": TokenKind.REFUSAL,
+Kinds = tuple[TokenKind, ...]
+
+_TEXT: dict[str, Kinds] = {
+    "content": (TokenKind.TEXT,),
+    "text": (TokenKind.TEXT,),
+    "reasoning_content": (TokenKind.REASONING,),
+    "reasoning": (TokenKind.REASONING,),
+    "refusal": (TokenKind.REFUSAL,),
 }
 # When one event carries several kinds, it is named after the one that is generated first.
 _ORDER = {
@@ -86,13 +89,16 @@ def _read(document: dict[str, object], part: str, *, error_event: bool = False) 
             if choice.get("finish_reason"):
                 finished = True
                 usage = usage or choice.get("usage")
-            for kind in _material(choice.get(part)) or _material({"text": choice.get("text")}):
+            material = choice.get(part)
+            for kind in _material(material if isinstance(material, dict) else choice):
                 visible = visible or kind in _VISIBLE
                 if token is None or _ORDER[kind] < _ORDER[token]:
                     token = kind
-    error = error_of(document) or (UNNAMED_ERROR if error_event else None)
+    error = UNNAMED_ERROR if error_event else None
+    if error_event or "error" in document or not choices:
+        error = error_of(document) or error
     model = document.get("model")
-    counts = _usage(usage)
+    counts = _usage(usage) if usage else None
     if counts is None and error is None:
         return observed(token, visible, finished, model)
     return Observation(
@@ -105,20 +111,17 @@ def _read(document: dict[str, object], part: str, *, error_event: bool = False) 
     )
 
 
-def _material(part: object) -> list[TokenKind]:
-    """The kinds of generated, non-empty material in one delta or message."""
-    kinds: list[TokenKind] = []
-    if not isinstance(part, dict):
-        return kinds
+def _material(part: dict[str, object]) -> Kinds:
+    """The kinds of generated, non-empty material in a delta, a message or a legacy choice."""
+    found: Kinds = ()
     for key, value in part.items():
         if not value:
             continue
         if isinstance(value, str):
-            if key in _TEXT:
-                kinds.append(_TEXT[key])
+            found += _TEXT.get(key, ())
         elif key in _NESTED:
-            kinds.extend(_NESTED[key](value))
-    return kinds
+            found += _NESTED[key](value)
+    return found
 
 
 def _holds(value: object, *keys: str) -> bool:
@@ -132,50 +135,50 @@ def _objects(value: object) -> list[dict[str, object]]:
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
-def _content_parts(value: object) -> list[TokenKind]:
-    kinds = []
+def _content_parts(value: object) -> Kinds:
+    found: Kinds = ()
     for part in _objects(value):
         thinking = part.get("thinking")
         if _holds(part, "thinking") or any(_holds(item, "text") for item in _objects(thinking)):
-            kinds.append(TokenKind.REASONING)
+            found += (TokenKind.REASONING,)
         elif _holds(part, "text"):
-            kinds.append(TokenKind.TEXT)
+            found += (TokenKind.TEXT,)
         elif _is_image(part):
-            kinds.append(TokenKind.OTHER)
-    return kinds
+            found += (TokenKind.OTHER,)
+    return found
 
 
-def _tool_calls(value: object) -> list[TokenKind]:
+def _tool_calls(value: object) -> Kinds:
     called = any(
         _holds(call.get("function"), "name", "arguments")
         or _holds(call.get("custom"), "name", "input")
         for call in _objects(value)
     )
-    return [TokenKind.TOOL_CALL] if called else []
+    return (TokenKind.TOOL_CALL,) if called else ()
 
 
-def _function_call(value: object) -> list[TokenKind]:
-    return [TokenKind.TOOL_CALL] if _holds(value, "name", "arguments") else []
+def _function_call(value: object) -> Kinds:
+    return (TokenKind.TOOL_CALL,) if _holds(value, "name", "arguments") else ()
 
 
-def _reasoning_details(value: object) -> list[TokenKind]:
+def _reasoning_details(value: object) -> Kinds:
     readable = any(_holds(detail, "text", "summary") for detail in _objects(value))
-    return [TokenKind.REASONING] if readable else []
+    return (TokenKind.REASONING,) if readable else ()
 
 
-def _audio(value: object) -> list[TokenKind]:
-    return [TokenKind.OTHER] if _holds(value, "data", "transcript") else []
+def _audio(value: object) -> Kinds:
+    return (TokenKind.OTHER,) if _holds(value, "data", "transcript") else ()
 
 
-def _images(value: object) -> list[TokenKind]:
-    return [TokenKind.OTHER] if any(map(_is_image, _objects(value))) else []
+def _images(value: object) -> Kinds:
+    return (TokenKind.OTHER,) if any(map(_is_image, _objects(value))) else ()
 
 
 def _is_image(part: dict[str, object]) -> bool:
     return _holds(part, "url", "b64_json") or _holds(part.get("image_url"), "url")
 
 
-_NESTED: dict[str, Callable[[object], list[TokenKind]]] = {
+_NESTED: dict[str, Callable[[object], Kinds]] = {
     "content": _content_parts,
     "reasoning_details": _reasoning_details,
     "tool_calls": _tool_calls,
@@ -192,14 +195,14 @@ def _usage(usage: object) -> Usage | None:
     cached = nested_count(usage, "prompt_tokens_details", "cached_tokens")
     if cached is None:
         cached = count(usage.get("prompt_cache_hit_tokens"))
-    counts = Usage(
-        input=count(usage.get("prompt_tokens")),
-        cached=cached,
-        output=count(usage.get("completion_tokens")),
-        reasoning=nested_count(usage, "completion_tokens_details", "reasoning_tokens"),
+    return stated(
+        Usage(
+            input=count(usage.get("prompt_tokens")),
+            cached=cached,
+            output=count(usage.get("completion_tokens")),
+            reasoning=nested_count(usage, "completion_tokens_details", "reasoning_tokens"),
+        )
     )
-    return counts if counts != _UNSTATED else None
 
 
-_UNSTATED = Usage()
 OPENAI_CHAT = OpenAiChat()

@@ -18,6 +18,7 @@ from proxy.dialects._values import (
     model_name,
     nested_count,
     request_facts,
+    stated,
 )
 
 _TEXT = Observation(token=TokenKind.TEXT, visible=True)
@@ -125,16 +126,17 @@ def _material(item: object) -> TokenKind | None:
     """The kind of generated material in one output item, if there is any."""
     if not isinstance(item, dict):
         return None
-    if item.get("type") in _CALLS:
+    if _type_of(item) in _CALLS:
         filled = item.get("name") or item.get("arguments") or item.get("input")
         return TokenKind.TOOL_CALL if isinstance(filled, str) else None
-    if item.get("type") == "image_generation_call":
+    if _type_of(item) == "image_generation_call":
         return TokenKind.OTHER if item.get("result") else None
     for key in ("summary", "content"):
         parts = item.get(key)
         for part in parts if isinstance(parts, list) else ():
             kind, field = _PARTS.get(_type_of(part), (None, ""))
-            if kind is not None and isinstance(part[field], str) and part[field]:
+            value = part.get(field) if kind is not None else None
+            if isinstance(value, str) and value:
                 return kind
     return None
 
@@ -172,11 +174,13 @@ def _usage(usage: object) -> Usage | None:
     """`input_tokens` is the whole prompt, its cached share included."""
     if not isinstance(usage, dict):
         return None
-    return Usage(
-        input=count(usage.get("input_tokens")),
-        cached=nested_count(usage, "input_tokens_details", "cached_tokens"),
-        output=count(usage.get("output_tokens")),
-        reasoning=nested_count(usage, "output_tokens_details", "reasoning_tokens"),
+    return stated(
+        Usage(
+            input=count(usage.get("input_tokens")),
+            cached=nested_count(usage, "input_tokens_details", "cached_tokens"),
+            output=count(usage.get("output_tokens")),
+            reasoning=nested_count(usage, "output_tokens_details", "reasoning_tokens"),
+        )
     )
 
 

@@ -17,4 +17,14 @@ ADAPTERS: tuple[EvidenceAdapter, ...] = (
     OLLAMA_DURATIONS,
 )
 
-__all__ = ["ADAPTERS", "EvidenceAdapter", "RawHeaders"]
+__all__ = [
+    "ADAPTERS",
+    "ENVOY",
+    "LLAMACPP",
+    "OLLAMA_DURATIONS",
+    "OPENAI_HEADERS",
+    "SERVER_TIMING",
+    "VLLM_METRICS",
+    "EvidenceAdapter",
+    "RawHeaders",
+]

@@ -1,6 +1,5 @@
 """From what was observed to the record. Pure: no clock, no socket; instants come in `Observed`."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -10,7 +9,6 @@ from proxy.account import AccountOf, Claim, Mark, Segment, tile
 from proxy.attribution import Attribution, PathFacts, attribute
 from proxy.record import Conflict, Evidence, Outcome, Record, Tokens, ms
 from proxy.serve.ending import Ending
-from proxy.serve.headers import Fields, values
 from proxy.serve.identity import identify, upstream_request_id
 from proxy.serve.observed import Observed
 from proxy.serve.tap import TapFacts
@@ -74,7 +72,7 @@ def to_record(
     tpot, why_not = _tpot_us(marks, facts, slow_reader=paused)
     if why_not is not None:
         nulls["tpot_ms"] = why_not
-    timed = facts if not paused else None
+    gaps = facts.gaps if facts is not None and not paused else None
     if paused:
         nulls["gap_p50_ms"] = nulls["gap_p99_ms"] = nulls["gap_max_ms"] = "slow_reader"
 
@@ -106,7 +104,7 @@ def to_record(
         model=facts.model if facts is not None else None,
         stream=facts.stream if facts is not None else None,
         request_bytes=exchange.request_bytes,
-        request_encoding=_coding(exchange.head.fields),
+        request_encoding=facts.request_encoding if facts is not None else None,
         status=observed.status,
         outcome=ending.outcome,
         ended_by=ending.by,
@@ -149,12 +147,12 @@ def to_record(
         chunks=facts.chunks if facts is not None else None,
         events=facts.events if facts is not None else None,
         events_per_read=_rounded(facts.events_per_read if facts is not None else None),
-        gap_p50_ms=_ms(timed.gap_p50_us if timed is not None else None),
-        gap_p99_ms=_ms(timed.gap_p99_us if timed is not None else None),
-        gap_max_ms=_ms(timed.gap_max_us if timed is not None else None),
-        stalls=timed.stalls if timed is not None else None,
-        response_bytes=observed.response_bytes if observed.response_fields else None,
-        response_encoding=_coding(observed.response_fields),
+        gap_p50_ms=_ms(gaps.p50_us if gaps is not None else None),
+        gap_p99_ms=_ms(gaps.p99_us if gaps is not None else None),
+        gap_max_ms=_ms(gaps.max_us if gaps is not None else None),
+        stalls=gaps.stalls if gaps is not None else None,
+        response_bytes=facts.response_bytes if facts is not None else None,
+        response_encoding=facts.response_encoding if facts is not None else None,
         tokens=_tokens(facts),
         inflight=observed.inflight,
         loop_lag_ms=ms(lag_ns // 1000),
@@ -226,7 +224,7 @@ def _tpot_us(
     streamed = facts.usage.output
     if facts.reasoning_hidden:
         streamed -= facts.usage.reasoning or 0
-    after_first = streamed - facts.tokens_in_first_chunk
+    after_first = streamed - facts.first_chunk_tokens
     if after_first < 1:
         return None, "too_few_tokens"
     return round((marks[Mark.LAST_TOKEN] - marks[Mark.FIRST_TOKEN]) / after_first), None
@@ -288,15 +286,6 @@ def _tokens(facts: TapFacts | None) -> Tokens | None:
         reasoning=usage.reasoning,
         source="usage",
     )
-
-
-_CODING = re.compile(r"[a-z0-9, -]{1,64}\Z")
-
-
-def _coding(fields: Fields) -> str | None:
-    """The content codings, as far as they look like some."""
-    named = b", ".join(values(fields, b"content-encoding")).decode("latin-1").lower()
-    return named if _CODING.match(named) else None
 
 
 def _rounded(value: float | None) -> float | None:

@@ -100,7 +100,8 @@ class Body:
     def _start(self, framing: Framing, start: bytes, *, ended: bool) -> list[Event]:
         text = start.removeprefix(_BOM).lstrip()
         if len(text) < _TELLING and not ended:
-            self._held = start
+            # White space alone is let go: some servers send it for minutes.
+            self._held = start if text else b""
             return []
         self._held = None
         stream = self.stream

@@ -9,8 +9,9 @@ from proxy.evidence import ADAPTERS, EvidenceAdapter, RawHeaders
 CLAIM_LIMIT = 64
 """The most claims that are kept of one response."""
 
+MARKERS = frozenset(marker for adapter in ADAPTERS for marker in adapter.markers)
+"""Keys of which at least one is present in every document that makes claims."""
 _BY_EVENT = tuple((frozenset(adapter.markers), adapter) for adapter in ADAPTERS)
-_MARKERS = frozenset(marker for adapter in ADAPTERS for marker in adapter.markers)
 
 
 class Claims:
@@ -37,8 +38,6 @@ class Claims:
 
     def document(self, document: dict[str, object], *, stream: bool) -> None:
         """Read one event, or a whole response, which has no head that could end a queue."""
-        if _MARKERS.isdisjoint(document):
-            return
         for markers, adapter in _BY_EVENT:
             if markers.isdisjoint(document):
                 continue

@@ -162,7 +162,7 @@ def make_decoder(content_encoding: bytes, limit: int, *, whole: bool = True) -> 
     """A decoder for a Content-Encoding value, or None when it is not supported.
 
     `limit` bounds the bytes of the whole output, or, unless `whole`, of each feed: a stream may
-    run for hours. An empty value and `identity` give a decoder that changes nothing.
+    run for hours. An empty value and `identity` give a decoder that passes everything on.
     """
     names = [name.strip().lower() for name in content_encoding.split(b",")]
     names = [name for name in names if name not in (b"", b"identity")]

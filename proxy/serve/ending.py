@@ -22,24 +22,20 @@ class Ending:
 def of_response(status: int, facts: TapFacts, phase: Phase, *, client_left: bool = False) -> Ending:
     """A response that arrived whole, be it after its client left with the whole answer."""
     if status >= 400:
-        return Ending(Outcome.UPSTREAM_ERROR, EndedBy.UPSTREAM, phase, facts.error_type)
+        error = facts.error_type or f"Status{status}"
+        return Ending(Outcome.UPSTREAM_ERROR, EndedBy.UPSTREAM, phase, error)
     if 300 <= status < 400 and status != 304:
         return Ending(Outcome.REDIRECT, EndedBy.UPSTREAM, phase)
     if facts.error is not None:
         return Ending(Outcome.STREAM_ERROR, EndedBy.UPSTREAM, phase, facts.error)
     flags: tuple[str, ...] = ()
-    if facts.stream and facts.is_model_call and not facts.terminal and _readable(facts):
+    if facts.stream and facts.is_model_call and not facts.terminal and facts.readable:
         if not facts.finished:
             return Ending(Outcome.INCOMPLETE, EndedBy.UPSTREAM, phase, "NoTerminalEvent")
         flags = ("no_terminal_event",)
     if client_left:
         return of_client_leaving(phase, answered=True)
     return Ending(Outcome.OK, EndedBy.UPSTREAM, phase, flags=flags)
-
-
-def _readable(facts: TapFacts) -> bool:
-    """Whether an event that was not seen was not there."""
-    return not {"tap_fault", "undecodable_response"} & set(facts.flags)
 
 
 def of_fault(fault: UpstreamFault, phase: Phase) -> Ending:

@@ -79,6 +79,7 @@ class Exchange:
         "request_ended_at",
         "responded",
         "trailers",
+        "write",
         "write_paused_at",
         "write_pending_ns",
     )
@@ -86,6 +87,8 @@ class Exchange:
     def __init__(self, head: RequestHead, connection: ClientConnection, *, keep: bool) -> None:
         self.head = head
         self._connection = connection
+        self.write = connection.write
+        """Writes bytes of the body, framed already; false when the client does not keep up."""
         self._keep = keep
         self._parts: deque[bytes] = deque()
         self._buffered = 0
@@ -189,10 +192,6 @@ class Exchange:
         if not self._keep:
             fields = [*fields, (b"Connection", b"close")]
         return self._connection.write(_head_bytes(status, reason, fields))
-
-    def write(self, data: bytes) -> bool:
-        """Write bytes of the body, framed already; false when the client does not keep up."""
-        return self._connection.write(data) if data else True
 
     def finish(self) -> None:
         """The response is complete."""

@@ -14,8 +14,8 @@ _BITS = 6
 
 def bucket(us: int) -> int:
     """The bucket of a gap; buckets are numbered in the order of their gaps."""
-    shift = max(us.bit_length() - _BITS - 1, 0)
-    return (shift << _BITS) + (us >> shift)
+    shift = us.bit_length() - _BITS - 1
+    return (shift << _BITS) + (us >> shift) if shift > 0 else us
 
 
 def middle(number: int) -> int:
@@ -37,11 +37,10 @@ class GapStats(NamedTuple):
 class Gaps:
     """How far apart the marks are, in whole µs."""
 
-    __slots__ = ("_counts", "_last", "_longest", "_number", "_stalls")
+    __slots__ = ("_counts", "_last", "_longest", "_stalls")
 
     def __init__(self) -> None:
         self._counts: dict[int, int] = {}
-        self._number = 0
         self._last: int | None = None
         self._longest = 0
         self._stalls = 0
@@ -51,10 +50,9 @@ class Gaps:
         last, self._last = self._last, at
         if last is None:
             return
-        us = max(at - last, 0) // 1000
-        number = bucket(us)
-        self._counts[number] = self._counts.get(number, 0) + 1
-        self._number += 1
+        us = (at - last) // 1000 if at > last else 0
+        counts, number = self._counts, bucket(us)
+        counts[number] = counts.get(number, 0) + 1
         if us > self._longest:
             self._longest = us
         if us > STALL_US:
@@ -62,7 +60,7 @@ class Gaps:
 
     def stats(self) -> GapStats | None:
         """The gaps so far; None without any."""
-        if not self._number:
+        if not self._counts:
             return None
         return GapStats(
             p50_us=self._quantile(50),
@@ -73,7 +71,7 @@ class Gaps:
 
     def _quantile(self, percent: int) -> int:
         """The middle of the bucket with the gap that `percent` of all gaps do not exceed."""
-        rank = -(-percent * self._number // 100)
+        rank = -(-percent * sum(self._counts.values()) // 100)
         for number in sorted(self._counts):
             rank -= self._counts[number]
             if rank <= 0:

@@ -11,6 +11,8 @@ from proxy.serve.headers import Fields
 from proxy.serve.tap import Tap
 from proxy.upstream.client import ConnectionFacts
 
+UNSETTLED = Ending(Outcome.PROXY_ERROR, EndedBy.PROXY, Phase.POOL, "Unsettled")
+
 
 @dataclass(slots=True, eq=False)
 class Observed:
@@ -25,10 +27,9 @@ class Observed:
     inflight: int = 0
     status: int | None = None
     response_fields: Fields = field(default_factory=list)
-    response_bytes: int = 0
     relay_delay_ns: int | None = None
     connection: ConnectionFacts = field(default_factory=ConnectionFacts)
-    ending: Ending = Ending(Outcome.PROXY_ERROR, EndedBy.PROXY, Phase.POOL, "Unsettled")
+    ending: Ending = UNSETTLED
 
     @property
     def path(self) -> str:

@@ -5,6 +5,7 @@ class; no control characters; a closed stderr is no reason to stop.
 """
 
 import logging
+import sys
 from collections.abc import MutableMapping
 from contextlib import suppress
 from typing import Any, TextIO
@@ -16,14 +17,14 @@ _SILENT = ("uvicorn.access", "httpx", "httpcore")
 """Loggers whose lines quote targets or addresses."""
 
 
-def operator_log(stream: TextIO) -> structlog.typing.FilteringBoundLogger:
-    """A logger that writes `ttft: message  key=value` lines to `stream`.
+def operator_log(stream: TextIO | None = None) -> structlog.typing.FilteringBoundLogger:
+    """A logger that writes `ttft: message  key=value` lines to `stream`, or else to stderr.
 
     Warnings and errors say so in front of the message. An exception in `error` or `exc_info` is
     shown as its class.
     """
     log: structlog.typing.FilteringBoundLogger = structlog.wrap_logger(
-        _Lines(stream),
+        _Lines(stream or sys.stderr),
         processors=[_one_line],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
         cache_logger_on_first_use=True,

@@ -162,10 +162,12 @@ class RelayProtocol(HttpToolsProtocol):
         if self._deaf:
             return
         self._in_head = False
-        self._head_bytes = 0
         head = self._request_head()
         upgrade = self.parser.should_upgrade()
         refusal = upgrade_refusal(head) if upgrade else None
+        if self._head_bytes > self.max_head and _size(head) > self.max_head:
+            refusal = Refusal.head_too_large(self.max_head)
+        self._head_bytes = 0
         # llhttp calls every upgrade the end of keep-alive; one that is ignored is not.
         keep = head.version != "1.0" and (upgrade or self.parser.should_keep_alive())
         exchange = Exchange(head, self, keep=keep and refusal is None)
@@ -196,7 +198,7 @@ class RelayProtocol(HttpToolsProtocol):
     def write(self, data: bytes) -> bool:
         """Write at once: straight to the kernel when nothing waits, else behind what waits."""
         transport = self.transport
-        if transport.is_closing():
+        if not data or transport.is_closing():
             return True
         if self._fd >= 0 and not self._write_paused and not transport.get_write_buffer_size():
             try:
@@ -396,6 +398,10 @@ class RelayProtocol(HttpToolsProtocol):
             self.transport.abort()
         else:
             self._poll_later()
+
+
+def _size(head: RequestHead) -> int:
+    return len(head.target) + sum(len(name) + len(value) + 4 for name, value in head.fields)
 
 
 def _has_body(head: RequestHead) -> bool:

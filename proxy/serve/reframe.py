@@ -43,10 +43,8 @@ def fields_for(fields: Fields, framing: Framing, reframe: Reframe) -> Fields:
     return kept
 
 
-def encode(reframe: Reframe, wire: bytes, payload: bytes) -> bytes:
-    """One read as it goes to the client."""
-    if reframe is Reframe.AS_READ:
-        return wire
+def encode(reframe: Reframe, payload: bytes) -> bytes:
+    """The payload of one read as it goes to a client that does not get the read itself."""
     if reframe is Reframe.CHUNK and payload:
         return b"%x\r\n%b\r\n" % (len(payload), payload)
     return payload

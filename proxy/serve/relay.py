@@ -86,11 +86,10 @@ async def relay(exchange: Exchange, proxy: Relaying) -> None:
         tap.response_head(response.status, response.fields)
 
         # 3. Pass the body on: each read is written at once, and only then looked at.
+        as_read = framed is Reframe.AS_READ
+
         def forward(wire: bytes, payload: bytes, at: int) -> bool:
-            writable = exchange.write(
-                wire if framed is Reframe.AS_READ else encode(framed, wire, payload)
-            )
-            observed.response_bytes += len(payload)
+            writable = exchange.write(wire if as_read else encode(framed, payload))
             if observed.relay_delay_ns is None:
                 written = clock()
                 tap.feed(payload, at)

@@ -14,7 +14,8 @@ import uvloop
 from proxy import __version__
 from proxy.serve.app import Proxy
 from proxy.serve.config import Config
-from proxy.serve.log import RecordLog, operator_log
+from proxy.serve.log import RecordLog
+from proxy.serve.operator import operator_log, route_logging
 from proxy.serve.runtime import register
 
 _clock = time.monotonic_ns  # noqa: TID251  # an entry point: clocks are read here and passed on
@@ -25,6 +26,7 @@ _ENDING = (signal.SIGINT, signal.SIGTERM)
 def run(config: Config) -> int:
     """Serve until SIGINT or SIGTERM. Returns the exit code; 2 for what the user can correct."""
     say = operator_log()
+    route_logging(say)
     log = RecordLog(config.log, clock=_clock, announce=say.warning)
     try:
         proxy = Proxy(config, clock=_clock, wall=_wall, emit=log.emit, dropped=lambda: log.dropped)

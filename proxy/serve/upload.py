@@ -56,9 +56,10 @@ class Upload:
         if decoder is None:
             return Reading(RequestFacts(), "unsupported_encoding")
         body = decoder.feed(kept[0].data)
-        if decoder.fault is not None:
-            too_large = decoder.fault == TOO_LARGE
-            return Reading(RequestFacts(), "body_too_large" if too_large else "undecodable")
+        if decoder.fault == TOO_LARGE:
+            return Reading(RequestFacts(), "body_too_large")
+        if decoder.fault is not None or not body:
+            return Reading(RequestFacts(), "undecodable")
         try:
             head = _decode(body)
         except (ValueError, RecursionError):

@@ -10,6 +10,8 @@ Rules of this file:
 import asyncio
 import os
 import select
+import socket
+import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -22,6 +24,7 @@ from proxy.upstream.wire import ChunkedBody, Framing, Head, HeadReader, WireErro
 Sink = Callable[[bytes, bytes, int], bool]
 """Takes (bytes as read, payload in them, instant of the read in ns); false means "pause"."""
 
+_RESET = struct.pack("ii", 1, 0)
 _GONE = (
     select.POLLIN | select.POLLHUP | select.POLLERR | getattr(select, "POLLRDHUP", 0)  # Linux only
 )
@@ -72,7 +75,7 @@ class Connection(asyncio.Protocol):
         self._early: list[tuple[bytes, bytes, int]] = []
         self._done: asyncio.Future[None] | None = None
         self._complete = False
-        self._error: Exception | None = None
+        self._begun = False
         self._clean = True
         self.write_failed: OSError | None = None
         self.bytes_sent = False
@@ -202,10 +205,12 @@ class Connection(asyncio.Protocol):
         poll.register(self._fd, _GONE)
         return not poll.poll(0)
 
-    def close(self) -> None:
-        """Close at once; the other side sees the end."""
+    def close(self, *, reset: bool = False) -> None:
+        """Close at once; with a reset where unread bytes would hold up a FIN."""
         self._stop_timer()
         if self._transport is not None and not self._lost:
+            if reset and self._fd >= 0:
+                self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
             self._transport.abort()
 
     # -- flow control of reading
@@ -339,6 +344,8 @@ class Connection(asyncio.Protocol):
 
     def _on_body(self, data: bytes, at: int) -> None:
         assert self._trace is not None
+        payload = data
+        complete = False
         if self._chunked is not None:
             try:
                 payload, taken = self._chunked.feed(data)
@@ -351,16 +358,13 @@ class Connection(asyncio.Protocol):
                 self._clean = False
         elif self._framing is Framing.LENGTH:
             if len(data) > self._left:
-                data = data[: self._left]
+                payload = data = data[: self._left]
                 self._clean = False
             self._left -= len(data)
-            payload = data
             complete = not self._left
-        else:
-            payload = data
-            complete = False
-        if payload and Mark.FIRST_CHUNK not in self._trace.marks:
-            self._trace.marks[Mark.FIRST_CHUNK] = at
+        if not self._begun and payload:
+            self._begun = True
+            self._trace.first(Mark.FIRST_CHUNK, at)
         if complete:
             # Before the sink: by the time it acts, the response is known to be whole.
             self._complete = True

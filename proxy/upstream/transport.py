@@ -188,13 +188,13 @@ class WireTransport(httpx.AsyncBaseTransport):
         if watch.sent is not None:
             watch.sent()
 
-    def give_back(self, connection: Connection, *, reusable: bool) -> None:
-        """The exchange on `connection` is over."""
+    def give_back(self, connection: Connection, *, reusable: bool, reset: bool) -> None:
+        """The exchange on `connection` is over; `reset` when its request was not sent whole."""
         if reusable:
             self._pool.release(connection)
             self._sweep_later()
         else:
-            connection.close()
+            connection.close(reset=reset)
             self._pool.forget()
 
     def _sweep_later(self) -> None:
@@ -289,7 +289,7 @@ class WireBody(httpx.AsyncByteStream):
         if self._upload is not None:
             self._upload.cancel()
         reusable = self._connection.finish() and sent
-        self._transport.give_back(self._connection, reusable=reusable)
+        self._transport.give_back(self._connection, reusable=reusable, reset=not sent)
 
 
 def _request_head(request: httpx.Request) -> bytes:

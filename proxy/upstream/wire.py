@@ -153,6 +153,10 @@ def body_framing(method: str, head: Head) -> tuple[Framing, int]:
 _CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]*)?\Z")
 
 
+_SIZES = {b"%x" % size: size for size in range(1, 4096)}
+"""Chunk sizes of streamed events as servers write them."""
+
+
 class ChunkedBody:
     """The chunked coding, read incrementally: payload out, and where the message ends.
 
@@ -177,6 +181,12 @@ class ChunkedBody:
         All of them unless the message ends here (`complete`). Raises `WireError` on anything that
         is not the chunked coding.
         """
+        if self._state == self._SIZE and not self._held:
+            # The usual read is one whole chunk.
+            line_end = data.find(b"\r\n", 0, 18)
+            length = _SIZES.get(data[:line_end], 0)
+            if length and line_end + length + 4 == len(data) and data.endswith(b"\r\n"):
+                return data[line_end + 2 : -2], len(data)
         parts: list[bytes] = []
         position = 0
         size = len(data)
