@@ -1,8 +1,9 @@
 # Needs Python >= 3.11 with pip and venv; everything else goes into .venv.
 
-PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3; do \
-	"$$python" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' \
-	>/dev/null 2>&1 && { echo "$$python"; break; }; done)
+# Which Python to use; empty means the first of these that works.
+PYTHON ?=
+PYTHONS = $(or $(PYTHON),python3.13 python3.12 python3.11 python3)
+SUITABLE := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
@@ -22,12 +23,12 @@ help: ## show this
 demo: $(SERVE) ## see a dozen requests and where their time went, offline
 	@$(BIN)/ttft demo
 
-serve: $(SERVE) ## run the proxy: make serve UPSTREAM=https://api.openai.com [ARGS="--port 8788"]
+serve: $(SERVE) ## run the proxy: make serve UPSTREAM=https://api.openai.com
 	@test -n "$(UPSTREAM)" || { echo "make serve: name the model API, for example" \
 		"make serve UPSTREAM=https://api.openai.com" >&2; exit 2; }
 	@$(BIN)/ttft serve --upstream "$(UPSTREAM)" $(ARGS)
 
-test: $(DEV) ## run the tests: make test [ARGS="tests/serve -k log"]
+test: $(DEV) ## run the tests, or some: make test ARGS="tests/serve -k log"
 	$(BIN)/python -m pytest $(ARGS)
 
 lint: $(DEV) ## check style and types
@@ -39,7 +40,7 @@ format: $(DEV) ## format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-real: $(DEV) ## prove it on a real model server and real clients (downloads, takes a while)
+real: $(DEV) ## prove it on a real model server and clients (takes a while)
 	$(BIN)/python -m tests.real
 
 schema: $(SERVE) ## write the JSON Schema of the record
@@ -57,11 +58,14 @@ clean: ## remove everything that was made here
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
-	@test -n "$(PYTHON)" || { echo "No Python >= 3.11 with venv and pip was found." \
+	@for python in $(PYTHONS); do \
+		if "$$python" -c '$(SUITABLE)' >/dev/null 2>&1; then \
+			echo "making $(VENV) with $$python"; exec "$$python" -m venv $(VENV); \
+		fi; \
+	done; \
+	echo "No Python >= 3.11 with venv and pip was found (tried: $(PYTHONS))." \
 		"Install one (Debian, Ubuntu: apt install python3 python3-venv)" \
-		"or name it: make PYTHON=/path/to/python3" >&2; exit 1; }
-	@echo "making $(VENV) with $(PYTHON)"
-	@$(PYTHON) -m venv $(VENV)
+		"or name it: make PYTHON=/path/to/python3" >&2; exit 1
 
 # The stamps make a second run instant.
 $(SERVE): requirements/serve.txt pyproject.toml | $(BIN)/python

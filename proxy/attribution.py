@@ -4,9 +4,10 @@ Pure: values in, values out; whole microseconds throughout. The rules:
 
 1. Measured first. Upload, DNS, TCP, TLS and send are network; pool wait and own work are proxy.
 2. The network's share of the wait for the response head is inferred from the socket
-   (`tcp_info`): one round trip, or the time in which sent bytes were not yet acknowledged when the
-   request was larger than the initial window (RFC 6928). Its lower bound is the smallest round
-   trip seen.
+   (`tcp_info`): the smallest round trip of the last minutes, or the time in which sent bytes were
+   not yet acknowledged when the request was larger than the initial window (RFC 6928). The
+   smoothed round trip is an upper bound only: while a model thinks, the peer delays its
+   acknowledgements by up to 40 ms (RFC 1122, section 4.2.3.2), and the kernel counts that delay.
 3. A reported duration is an addend when it parses, is finite and >= 0, and fits into the time that
    upstream really had, with 5 ms + 2 % of slack. Else it stays raw under `conflicts`.
 4. A server total is a cross-check, never an addend.
@@ -48,9 +49,9 @@ class PathFacts:
     def share_us(self) -> int:
         """The estimate of the network's share of the wait."""
         if self.sent_bytes > INITIAL_WINDOW * self.mss:
-            return max(self.rtt_us, self.busy_us)
-        # For a small request the busy time holds the peer's delayed acknowledgement instead.
-        return self.rtt_us
+            return max(self.min_rtt_us, self.busy_us)
+        # For a small request the busy time is mostly the peer's delayed acknowledgement.
+        return self.min_rtt_us
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +120,11 @@ def attribute(
         share = min(path.share_us(), wait, free)
         lower = min(path.min_rtt_us, share)
         measured = sum(network.values())
+        upper = min(max(path.rtt_us, share), wait)
         bounds[Segment.NETWORK] = {
             "lower": measured + lower,
             "estimate": measured + share,
+            "upper": measured + upper,
         }
         if share:
             network[ROUND_TRIP] = share

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from textwrap import dedent, fill
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -178,7 +179,13 @@ def _add_simulate(verbs: "argparse._SubParsersAction[_Parser]") -> None:
     simulate.add_argument(
         "--slots", type=_slots, default=None, metavar="N", help="requests served at once (no limit)"
     )
-    simulate.add_argument("--script", metavar="FILE", help="the timetable of every request")
+    simulate.add_argument(
+        "--script", type=Path, metavar="FILE", help="the timetable of every request"
+    )
+    simulate.add_argument(
+        "--tls-cert", type=Path, metavar="FILE", help="speak TLS: PEM certificate"
+    )
+    simulate.add_argument("--tls-key", type=Path, metavar="FILE", help="its PEM key")
     simulate.set_defaults(verb=_simulate)
 
 
@@ -239,13 +246,21 @@ def _tail(arguments: argparse.Namespace) -> int:
     except BrokenPipeError:
         raise
     except OSError as error:
-        return _complain("tail", f"cannot read {error.filename}: {error.strerror}", 1)
+        what = f"cannot read {error.filename}" if error.filename else "stopped"
+        return _complain("tail", f"{what}: {error.strerror}", 1)
 
 
 def _simulate(arguments: argparse.Namespace) -> int:
     from proxy.simulate.server import run
 
-    return run(arguments.host, arguments.port, slots=arguments.slots, script_file=arguments.script)
+    return run(
+        arguments.host,
+        arguments.port,
+        slots=arguments.slots,
+        script_file=arguments.script,
+        tls_cert=arguments.tls_cert,
+        tls_key=arguments.tls_key,
+    )
 
 
 def _demo(arguments: argparse.Namespace) -> int:

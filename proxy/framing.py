@@ -44,6 +44,11 @@ class Framing(Protocol):
     oversize: int
     """How many events were past the bound."""
 
+    @property
+    def between(self) -> bool:
+        """Whether nothing is pending: the next byte begins an event."""
+        ...
+
     def feed(self, data: bytes) -> list[Event]:
         """The events that these bytes complete, in order."""
         ...
@@ -165,6 +170,11 @@ class Sse:
         self._between = self._is_between()
         return out
 
+    @property
+    def between(self) -> bool:
+        """Whether the next byte begins a block."""
+        return self._between
+
     def _is_between(self) -> bool:
         return not (
             self._start or self._swallow or self._dropped or self._name or self._data or self._line
@@ -227,6 +237,11 @@ class Ndjson:
         self._limit = limit
         self._line = _Line(limit)
 
+    @property
+    def between(self) -> bool:
+        """Whether the next byte begins a line."""
+        return not self._line
+
     def feed(self, data: bytes) -> list[Event]:
         """The events that these bytes complete, in order."""
         pieces = data.split(b"\n")
@@ -263,6 +278,11 @@ class Document:
     def __init__(self, limit: int = DOCUMENT_LIMIT) -> None:
         self.oversize = 0
         self._body = _Line(limit)
+
+    @property
+    def between(self) -> bool:
+        """Never: there is only one event."""
+        return False
 
     def feed(self, data: bytes) -> list[Event]:
         """Nothing yet."""

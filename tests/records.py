@@ -43,8 +43,8 @@ ORDINARY = Record(
     },
     grades={
         "network_latency": "inferred:tcp_info",
-        "queue_delay": "reported:llamacpp_timings",
-        "preprocessing_time": "reported:llamacpp_timings",
+        "queue_delay": "reported:llama.cpp",
+        "preprocessing_time": "reported:llama.cpp",
         "proxy_time": "measured",
         "unattributed": "measured",
     },

@@ -1,4 +1,4 @@
-"""Records to text: the only place of the analysis side that formats.
+"""Records to text: styles, amounts, bars and cards.
 
 Everything works in colour, without it, and in plain ASCII. What a record says comes from requests
 and is untrusted: control characters never get out.
@@ -6,21 +6,11 @@ and is untrusted: control characters never get out.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, tzinfo
 
-from proxy.account import AccountOf, Phase, Segment
+from proxy.account import AccountOf, Segment
 from proxy.analyze.verdict import verdict
 from proxy.record import Outcome, Record
 
-SHORT = {
-    Segment.NETWORK: "net",
-    Segment.QUEUE: "queue",
-    Segment.PREPROCESSING: "pre",
-    Segment.INITIALIZATION: "init",
-    Segment.GENERATION: "gen",
-    Segment.PROXY: "proxy",
-    Segment.UNATTRIBUTED: "unattr",
-}
 LETTER = {
     Segment.NETWORK: "N",
     Segment.QUEUE: "Q",
@@ -30,7 +20,7 @@ LETTER = {
     Segment.PROXY: "X",
     Segment.UNATTRIBUTED: ".",
 }
-_SEGMENT_COLOUR = {
+SEGMENT_COLOUR = {
     Segment.NETWORK: "34",
     Segment.QUEUE: "33",
     Segment.PREPROCESSING: "36",
@@ -39,7 +29,7 @@ _SEGMENT_COLOUR = {
     Segment.PROXY: "37",
     Segment.UNATTRIBUTED: "90",
 }
-_BAND_COLOUR = {"instant": "32", "slight": "32", "noticeable": "33", "needs_work": "31;1"}
+BAND_COLOUR = {"instant": "32", "slight": "32", "noticeable": "33", "needs_work": "31;1"}
 _ENDED = {
     Outcome.UPSTREAM_ABORTED: "aborted",
     Outcome.UPSTREAM_UNREACHABLE: "unreach",
@@ -50,12 +40,7 @@ _ENDED = {
     Outcome.PROXY_ERROR: "proxyerr",
     Outcome.PROXY_SHUTDOWN: "shutdown",
 }
-_LEAST_SHOWN_MS = 0.05
-_COVERS: dict[str, str] = {
-    AccountOf.FIRST_TOKEN: "ttft",
-    AccountOf.RESPONSE: "all",
-    AccountOf.CUT: "cut",
-}
+LEAST_SHOWN_MS = 0.05
 _COVERS_IN_WORDS: dict[str, str] = {
     AccountOf.FIRST_TOKEN: "TTFT",
     AccountOf.RESPONSE: "complete response",
@@ -100,75 +85,8 @@ def style_of(choice: str, *, terminal: bool, encoding: str | None, env: Mapping[
     return Style(color=color, unicode=True)
 
 
-class Rows:
-    """One line per record, in columns that grow to what they have to hold."""
-
-    _LEAST = (8, 3, 5, 0, 5, 10, 5, 7)
-    _MOST = (8, 11, 16, 20, 20, 14, 12, 14)
-    _RIGHT = (5, 6, 7)
-
-    def __init__(self, style: Style, tz: tzinfo | None = None) -> None:
-        self._style = style
-        self._tz = tz
-        self._widths = list(self._LEAST)
-
-    def fit(self, record: Record) -> None:
-        """Make room for `record`, which comes later."""
-        for column, cell in enumerate(self._cells(record)):
-            self._widths[column] = max(self._widths[column], len(cell))
-
-    def row(self, record: Record) -> str:
-        """The line of `record`: when, how it ended, who, what, the account, the tokens."""
-        self.fit(record)
-        cells = self._cells(record)
-        ended, covers = _status_colour(record), _BAND_COLOUR.get(record.band or "", "")
-        parts = []
-        for column, (cell, width) in enumerate(zip(cells, self._widths, strict=True)):
-            if not width:
-                continue
-            padded = cell.rjust(width) if column in self._RIGHT else cell.ljust(width)
-            if column == 1:
-                padded = self._style.paint(padded, ended)
-            elif column == 5:
-                padded = self._style.paint(padded, covers)
-            parts.append(padded)
-        return " ".join([*parts, *self._rest(record)]).rstrip()
-
-    def _cells(self, record: Record) -> tuple[str, ...]:
-        covers = _COVERS.get(record.account_of, "")
-        tokens = record.tokens
-        counts = f"{_count(tokens.input)}>{_count(tokens.output)}" if tokens is not None else ""
-        tpot = f"{millis(record.tpot_ms)}/tok" if record.tpot_ms is not None else ""
-        texts = (
-            _clock_time(record.ts, self._tz),
-            _status(record),
-            _client(record.client),
-            record.label or "",
-            record.model or "-",
-            f"{covers:4} {millis(record.account_ms):>5}",
-            tpot,
-            counts,
-        )
-        return tuple(
-            shorten(text, most, self._style) for text, most in zip(texts, self._MOST, strict=True)
-        )
-
-    def _rest(self, record: Record) -> list[str]:
-        style = self._style
-        least = 0.5 if record.account_ms >= 100 else _LEAST_SHOWN_MS
-        parts = [
-            style.paint(f"{SHORT[segment]} {text}", _SEGMENT_COLOUR[segment])
-            for segment in Segment
-            if (text := amount(record, segment, style, least)) is not None
-        ]
-        if record.outcome is not Outcome.OK and record.ended_in != Phase.DONE:
-            parts.append(f"in {clean(record.ended_in)}")
-        parts += [clean(flag) for flag in record.flags]
-        return parts
-
-
 def amount(
-    record: Record, segment: Segment, style: Style, least: float = _LEAST_SHOWN_MS
+    record: Record, segment: Segment, style: Style, least: float = LEAST_SHOWN_MS
 ) -> str | None:
     """Milliseconds of a segment, with a sign for what is only a bound; None below `least`."""
     value = record.segments_ms.get(segment.value)
@@ -216,7 +134,7 @@ def bar(record: Record, width: int, *, color: bool = False, unicode: bool = Fals
     cells = _shares(list(taken.values()), width)
     style = Style(color=color, unicode=unicode)
     return "".join(
-        style.paint(_glyph(segment, style) * count, _SEGMENT_COLOUR[segment])
+        style.paint(_glyph(segment, style) * count, SEGMENT_COLOUR[segment])
         for segment, count in zip(taken, cells, strict=True)
     )
 
@@ -243,16 +161,16 @@ def _glyph(segment: Segment, style: Style) -> str:
 
 
 def _title(record: Record, width: int, style: Style) -> str:
-    status = style.paint(_status(record), _status_colour(record))
+    status = style.paint(status_word(record), status_colour(record))
     what = f"{record.method or '?'} {record.path or '?'}"
     who = [record.model or "", record.client or "", record.label or ""]
     text = "  ".join(clean(part) for part in [what, *who] if part)
-    room = width - len(_status(record)) - 2
+    room = width - len(status_word(record)) - 2
     return f"{status}  {shorten(text, room, style)}"
 
 
 def _total(record: Record, style: Style) -> str:
-    code = _BAND_COLOUR.get(record.band or "", "")
+    code = BAND_COLOUR.get(record.band or "", "")
     name = _COVERS_IN_WORDS.get(record.account_of, "account")
     text = style.paint(f"{name} {record.account_ms:.1f} ms", code)
     if record.band:
@@ -271,7 +189,7 @@ def _segment_line(record: Record, segment: Segment, style: Style, width: int) ->
     upper = record.bounds_ms.get(segment.value, {}).get("upper")
     number = f"{sign}{upper if sign == style.at_most and upper is not None else value:.1f}"
     share = f"{100 * value / record.account_ms:.0f} %"
-    mark = style.paint(_glyph(segment, style), _SEGMENT_COLOUR[segment])
+    mark = style.paint(_glyph(segment, style), SEGMENT_COLOUR[segment])
     origin = clean(record.grades.get(segment.value, ""))
     if segment is Segment.UNATTRIBUTED:
         origin = "what nobody accounts for"
@@ -321,17 +239,8 @@ def millis(value: float) -> str:
     return f"{value:.1f}" if value < 9.95 else f"{value:.0f}"
 
 
-def _count(value: int | None) -> str:
-    if value is None:
-        return "?"
-    return str(value) if value < 10_000 else f"{value / 1000:.0f}k"
-
-
-def _client(name: str | None) -> str:
-    return (name or "-").replace("-python", "-py")
-
-
-def _status(record: Record) -> str:
+def status_word(record: Record) -> str:
+    """The status, or a short word for how else the request ended."""
     if record.outcome in (Outcome.OK, Outcome.UPSTREAM_ERROR, Outcome.REDIRECT):
         return str(record.status) if record.status is not None else "ok"
     if record.outcome is Outcome.STREAM_ERROR:
@@ -339,14 +248,8 @@ def _status(record: Record) -> str:
     return _ENDED.get(record.outcome, record.outcome.value)
 
 
-def _status_colour(record: Record) -> str:
+def status_colour(record: Record) -> str:
+    """The SGR code of how the request ended."""
     if record.outcome is Outcome.OK:
         return "32"
     return "33" if record.outcome in (Outcome.CLIENT_DISCONNECT, Outcome.REDIRECT) else "31"
-
-
-def _clock_time(ts: str, tz: tzinfo | None) -> str:
-    try:
-        return f"{datetime.fromisoformat(ts).astimezone(tz):%H:%M:%S}"
-    except (ValueError, OverflowError, OSError):
-        return "?"

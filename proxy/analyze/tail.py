@@ -11,7 +11,8 @@ from typing import BinaryIO, TextIO
 
 from proxy.account import Clock
 from proxy.analyze.reader import Line, follow_lines, parse, read_lines
-from proxy.analyze.render import PLAIN, Rows, Style
+from proxy.analyze.render import PLAIN, Style
+from proxy.analyze.rows import Rows
 from proxy.record import Record
 
 _BLOCK = 1000
@@ -44,8 +45,8 @@ def tail(
 ) -> int:
     """Print the records of `files` until there is no end to come. Returns the exit code.
 
-    What cannot be followed ("-" and pipes) is read from its beginning to its end. Lines that are not records are counted
-    and reported on `err`. Raises `OSError` when a file cannot be read.
+    What cannot be followed ("-" and pipes) is read from its beginning to its end. Lines that are
+    not records are counted and reported on `err`. Raises `OSError` when a file cannot be read.
     """
     rows = Rows(options.style, options.tz)
     bad = 0

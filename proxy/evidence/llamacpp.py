@@ -18,7 +18,7 @@ from proxy.evidence._values import microseconds, raw_value
 class LlamaCpp:
     """Prefill as a duration, decode time and counts as context."""
 
-    name = "llamacpp"
+    name = "llama.cpp"
     markers: tuple[str, ...] = ("timings",)
 
     def from_headers(self, headers: RawHeaders) -> tuple[Claim, ...]:

@@ -23,7 +23,7 @@ _CLAIMS = (
 class OllamaDurations:
     """Load and prefill as durations, the rest as context."""
 
-    name = "ollama_durations"
+    name = "ollama"
     markers: tuple[str, ...] = tuple(name for name, *_ in _CLAIMS)
 
     def from_headers(self, headers: RawHeaders) -> tuple[Claim, ...]:

@@ -27,7 +27,7 @@ _CLAIMS = (
 class VllmMetrics:
     """Queue and prefill as durations, decode as context."""
 
-    name = "vllm_metrics"
+    name = "vllm"
     markers: tuple[str, ...] = ("metrics",)
 
     def from_headers(self, headers: RawHeaders) -> tuple[Claim, ...]:

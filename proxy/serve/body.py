@@ -68,6 +68,11 @@ class Body:
         """Whether the body is one document, given by `close`."""
         return isinstance(self._framing, Document)
 
+    @property
+    def between(self) -> bool:
+        """Whether the last read ended with an event, so that the next one begins with one."""
+        return self._decoder is None and self._framing is not None and self._framing.between
+
     def feed(self, data: bytes) -> list[Event]:
         """The events that these bytes complete."""
         framing = self._framing

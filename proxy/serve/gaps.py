@@ -4,6 +4,7 @@ Log-linear buckets: exact below 128 µs, then 64 to each doubling, so at most 1.
 of HdrHistogram). A stream of hours has a few hundred of them.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 STALL_US = 1_000_000
@@ -47,16 +48,22 @@ class Gaps:
 
     def mark(self, at: int) -> None:
         """A read at the instant `at` (ns) carried tokens."""
-        last, self._last = self._last, at
-        if last is None:
-            return
-        us = (at - last) // 1000 if at > last else 0
-        counts, number = self._counts, bucket(us)
-        counts[number] = counts.get(number, 0) + 1
-        if us > self._longest:
-            self._longest = us
-        if us > STALL_US:
-            self._stalls += 1
+        self.mark_all((at,))
+
+    def mark_all(self, instants: Sequence[int]) -> None:
+        """Reads at these instants (ns), in their order, carried tokens."""
+        counts, last = self._counts, self._last
+        for at in instants:
+            if last is not None:
+                us = (at - last) // 1000 if at > last else 0
+                number = bucket(us)
+                counts[number] = counts.get(number, 0) + 1
+                if us > self._longest:
+                    self._longest = us
+                if us > STALL_US:
+                    self._stalls += 1
+            last = at
+        self._last = last
 
     def stats(self) -> GapStats | None:
         """The gaps so far; None without any."""

@@ -25,7 +25,6 @@ from queue import Empty, SimpleQueue
 
 from proxy.account import Clock
 from proxy.record import Record, to_json
-from proxy.serve.operator import operator_log as operator_log
 
 QUEUE_LIMIT = 10_000
 _LINES_PER_WRITE = 256

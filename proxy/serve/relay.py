@@ -134,11 +134,12 @@ async def relay(exchange: Exchange, proxy: Relaying) -> None:
         raise
     finally:
         # 5. However it ended, it is one record.
-        trace.end(exchange.left_at if exchange.left_at is not None else clock())
+        end = exchange.left_at if exchange.left_at is not None else clock()
+        tap.close()
+        trace.end(end)
         try:
             await call.aclose()
         finally:
-            tap.close()
             observed.connection = call.facts()
             proxy.ledger.leave(observed)
             proxy.emit(observed)

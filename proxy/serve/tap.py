@@ -29,12 +29,16 @@ from proxy.dialects import (
 )
 from proxy.evidence import RawHeaders
 from proxy.framing import Event
+from proxy.serve.alike import Alike
 from proxy.serve.body import Body
 from proxy.serve.claims import MARKERS, Claims
 from proxy.serve.gaps import Gaps, GapStats
 from proxy.serve.headers import values
 from proxy.serve.upload import Upload
 
+LATE_READS = 32
+LATE_BYTES = 64 << 10
+"""How many reads, of how many bytes, may wait to be parsed once the first token was seen."""
 _LENIENT_LIMIT = 64 << 10
 
 # Bound once: looking up a member of an enum costs 0.15 µs in Python 3.11, for every event.
@@ -87,6 +91,7 @@ class Tap:
     """One request and its response, read beside the relay. `terminal` may be read at any time."""
 
     __slots__ = (
+        "_alike",
         "_at",
         "_body",
         "_bytes",
@@ -103,20 +108,23 @@ class Tap:
         "_first_kind",
         "_flags",
         "_gaps",
+        "_late",
+        "_late_bytes",
         "_learned",
         "_model",
         "_model_null",
+        "_plain",
         "_reasoned",
         "_request",
         "_request_coding",
         "_response_coding",
         "_status",
+        "_terminal",
         "_token_events",
         "_trace",
         "_ttft_null",
         "_upload",
         "_usage",
-        "terminal",
     )
 
     def __init__(
@@ -147,7 +155,11 @@ class Tap:
         self._usage: Usage | None = None
         self._model: str | None = None
         self._finished = False
-        self.terminal = False
+        self._terminal = False
+        self._late: list[tuple[bytes, int]] = []
+        self._late_bytes = 0
+        self._alike = Alike()
+        self._plain = False
         self._error: str | None = None
         self._error_type: str | None = None
 
@@ -192,8 +204,56 @@ class Tap:
         self._at = at
         if self._body is None:
             return
+        if self._first_kind is None:
+            self._parse(self._body, data, at)
+            return
+        # After the first token nothing is urgent. Reads are parsed some at a time, which costs a
+        # third of parsing each one when it comes: code and data are still in the caches then.
+        self._late.append((data, at))
+        self._late_bytes += len(data)
+        if len(self._late) >= LATE_READS or self._late_bytes >= LATE_BYTES:
+            self._catch_up()
+
+    @property
+    def terminal(self) -> bool:
+        """Whether the answer is complete, by all that was fed so far."""
+        self._catch_up()
+        return self._terminal
+
+    def _catch_up(self) -> None:
+        late, self._late, self._late_bytes = self._late, [], 0
+        body, alike = self._body, self._alike
+        if body is None:
+            return
+        known: list[int] = []
+        for data, at in late:
+            if data in alike:
+                known.append(at)
+                continue
+            self._tokens_at(known)
+            known = []
+            before = self._token_events
+            self._plain = False
+            self._parse(body, data, at)
+            if not body.between:
+                alike.forget()
+            elif self._plain and self._token_events == before + 1:
+                alike.learn(data)
+        self._tokens_at(known)
+
+    def _tokens_at(self, instants: list[int]) -> None:
+        """Reads at these instants were one token each, of the kind of the last one."""
+        if not instants:
+            return
+        self._events += len(instants)
+        self._completing_reads += len(instants)
+        self._token_events += len(instants)
+        self._gaps.mark_all(instants)
+        self._trace.last(_LAST_TOKEN, instants[-1])
+
+    def _parse(self, body: Body, data: bytes, at: int) -> None:
         try:
-            events = self._body.feed(data)
+            events = body.feed(data)
             if events:
                 self._take(events, at)
         except Exception:  # rule 2
@@ -207,7 +267,8 @@ class Tap:
             self._fault()
 
     def close(self) -> None:
-        """The response is complete."""
+        """The response has ended, whichever way."""
+        self._catch_up()
         if self._body is None:
             return
         try:
@@ -222,6 +283,7 @@ class Tap:
     def _take(self, events: list[Event], at: int) -> None:
         """Account for the events that the read at `at` completed."""
         completed = tokens = 0
+        self._plain = len(events) == 1
         for name, data, comment, oversize in events:
             if comment:
                 self._comments += 1
@@ -236,6 +298,8 @@ class Tap:
                 self._token_events += 1
                 if token is _REASONING:
                     self._reasoned = True
+                if seen.usage or seen.finished or seen.terminal or seen.error or seen.repeats:
+                    self._plain = False
                 if self._ttft_null is None:
                     if self._first_kind is None:
                         self._first_kind = token
@@ -263,6 +327,7 @@ class Tap:
         seen = self._dialect.read_event(name, data, document)
         if document is not None:
             if not MARKERS.isdisjoint(document):
+                self._plain = False
                 self._claims.document(document, stream=True)
         elif data and data != b"[DONE]" and not (seen.terminal or seen.error):
             self._flag("parse_fault")
@@ -286,8 +351,8 @@ class Tap:
                 self._first_chunk_tokens = max(1, (seen.usage.output or 1) - hidden)
         if seen.finished:
             self._finished = True
-        if seen.terminal and not self.terminal:
-            self.terminal = True
+        if seen.terminal and not self._terminal:
+            self._terminal = True
             self._trace.first(Mark.TERMINAL_EVENT, at)
         if self._error is None:
             self._error = seen.error
@@ -307,7 +372,7 @@ class Tap:
             seen = self._dialect.read_response(document)
             self._model, self._usage = seen.model, seen.usage
             self._finished, self._error = seen.finished, seen.error
-            self.terminal = True
+            self._terminal = True
             self._claims.document(document, stream=False)
 
     def _flag(self, flag: str) -> None:
@@ -324,6 +389,7 @@ class Tap:
 
     def facts(self) -> TapFacts:
         """What is known by now."""
+        self._catch_up()
         usage, body = self._usage, self._body
         hidden = not self._reasoned and usage is not None and bool(usage.reasoning)
         return TapFacts(
@@ -351,7 +417,7 @@ class Tap:
             error=self._error,
             error_type=self._error_type,
             finished=self._finished,
-            terminal=self.terminal,
+            terminal=self._terminal,
             flags=(*self._flags, *self._late_flags()),
             nulls=self._nulls(),
         )

@@ -35,7 +35,7 @@ class _Body(msgspec.Struct):
     model: object = None
     stream: object = None
     stream_options: object = None
-    sim: msgspec.Raw | None = None
+    sim: msgspec.Raw = msgspec.Raw()
 
 
 _read_body = msgspec.json.Decoder(_Body).decode
@@ -74,8 +74,8 @@ class Chooser:
             return self._plan(other, head, None, _Body())
         said = _said(head, body)
         script = early
-        if script is None and said.sim is not None:
-            script = self._script(bytes(said.sim))
+        if script is None and (text := bytes(said.sim)):
+            script = self._script(text)
         if script is None:
             script = self.book.find(said.model if isinstance(said.model, str) else None)
         return self._plan(script, head, spoken, said)

@@ -17,7 +17,7 @@ JSON = "application/json"
 SSE = "text/event-stream"
 NDJSON = "application/x-ndjson"
 
-_SILENT = ("token", "hidden", "end")
+_SILENT = ("token", "generated", "end")
 _LINE_ENDS = {"lf": b"\n", "crlf": b"\r\n", "cr": b"\r"}
 
 
@@ -124,7 +124,7 @@ def _whole(script: Script, asked: Asked, said: Answer, times: Timetable) -> Draf
     else:
         body = (msgspec.json.encode(asked.payloads.whole(said, {})),)
     found = _document(script, times, body, JSON, last + ns(script.closing_delay))
-    found.steps += [_hidden(times.first), _hidden(last)]
+    found.steps += [_generated(times.first), _generated(last)]
     found.needs_slot = True
     return found
 
@@ -144,7 +144,10 @@ def _stream(script: Script, asked: Asked, said: Answer, times: Timetable) -> Dra
     steps = [replace(opening, moves=opening_moves)]
     steps.append(writer.step(times.started, "started", lambda _: payloads.started(said)))
     if not times.tokens or times.first < times.tokens[0]:
-        steps.append(_hidden(times.first))
+        steps.append(_generated(times.first))
+    if head_moves and head_at == late:
+        # So that a late head knows when the first token was there.
+        steps.append(_generated(late))
     for index in range(spoken):
 
         def token(members: Evidence, index: int = index) -> Events:
@@ -255,15 +258,15 @@ def _comments(script: Script, asked: Asked) -> list[Step]:
 
 
 def _unseen(step: Step) -> Step:
-    """A token that the format does not show yet is hidden."""
+    """A token that the format does not show yet is only generated."""
     if step.name == "token" and not step.events:
-        return _hidden(step.at)
+        return _generated(step.at)
     return step
 
 
-def _hidden(at: int) -> Step:
-    """A token that is generated and not sent."""
-    return Step(at=at, name="hidden", in_body=False)
+def _generated(at: int) -> Step:
+    """A token that is generated and not sent, or not yet."""
+    return Step(at=at, name="generated", in_body=False)
 
 
 def _head_at(script: Script, times: Timetable, late: int, default: str) -> tuple[int, bool]:

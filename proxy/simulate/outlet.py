@@ -1,14 +1,18 @@
 """The last step before the transport: pieces of bytes, and the ways to break off."""
 
 import asyncio
+import fcntl
 import socket
 import struct
+import sys
+import termios
 from collections import deque
 from collections.abc import Callable
 
 from .timekeeper import Timekeeper
 
 _POLL_NS = 1_000_000
+_SMALL_BUFFER = 32_768
 
 
 class Outlet:
@@ -66,10 +70,23 @@ class Outlet:
             self._then()
 
     def _reset(self) -> None:
-        if self._transport.get_write_buffer_size() and not self._transport.is_closing():
+        if not self._transport.is_closing() and _unsent(self._transport):
             self._time.after(_POLL_NS, self._reset)
             return
         reset(self._transport)
+
+
+def _unsent(transport: asyncio.Transport) -> int:
+    """Bytes that the peer's kernel does not have yet (SIOCOUTQ, tcp(7))."""
+    unsent = transport.get_write_buffer_size()
+    connection = transport.get_extra_info("socket")
+    if unsent or connection is None:
+        return unsent
+    try:
+        answer = fcntl.ioctl(connection.fileno(), termios.TIOCOUTQ, bytes(4))
+    except OSError:
+        return 0
+    return int.from_bytes(answer, sys.byteorder)
 
 
 def reset(transport: asyncio.Transport) -> None:
@@ -84,4 +101,4 @@ def shrink_receive_buffer(transport: asyncio.Transport) -> None:
     """Let the kernel hold little of what a client sends, so that it notices a slow reader."""
     connection = transport.get_extra_info("socket")
     if connection is not None:
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _SMALL_BUFFER)

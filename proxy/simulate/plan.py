@@ -13,7 +13,7 @@ from .draft import draft, written
 from .head import ResponseHead
 from .render import needs_moment, prerendered
 from .script import Script
-from .shape import coalesced, cut_off, in_order, mark_order, up_to_end
+from .shape import coalesced, cut_off, hints_before_head, in_order, mark_order, up_to_end
 from .step import Draft, Plan, Step
 from .wire import BodyWriter
 from .wire import head as head_bytes
@@ -39,7 +39,7 @@ def plan(script: Script, asked: Asked, *, slots: bool = False) -> Plan:
     steps.append(replace(head_step, wire=b"") if document else head_step)
     if not head.sends_body:
         steps.append(replace(max(steps, key=in_order), name="end", in_body=True))
-    steps.sort(key=in_order)
+    steps = hints_before_head(sorted(steps, key=in_order))
     if not waits:
         steps = up_to_end(steps)
     steps = list(coalesced(steps, script.coalesce))
@@ -92,7 +92,7 @@ def _surroundings(script: Script) -> Iterator[Step]:
 def _without_body(steps: list[Step], document: bool) -> list[Step]:
     """The steps of an answer to HEAD, or of a status that has no body: it ends with its head."""
     kept = [step for step in steps if not step.in_body or (document and step.name == "body")]
-    return [step for step in kept if step.name != "hidden"]
+    return [step for step in kept if step.name != "generated"]
 
 
 def _head_step(steps: list[Step], found: Draft) -> Step:

@@ -140,7 +140,7 @@ class Player:
     def _play(self, step: Step, now: int) -> bool:
         """Whether the next step may follow."""
         name = step.name
-        if name in ("token", "hidden"):
+        if name in ("token", "generated"):
             self._last_token = now
             if self._first_token is None:
                 self._first_token = now

@@ -203,6 +203,7 @@ def _decode(text: str | bytes) -> object:
         raise ScriptError(f"not JSON: {error}") from None
 
 
+_TEXTS = {"http_version", "expect", "reason", "redirect", "content_type", "body"}
 _SETTING = re.compile(r"([a-z_]+(?:\.[a-z0-9_]+)*)=(\S*)")
 
 
@@ -219,6 +220,9 @@ def _compact(text: str) -> object:
             place = place.setdefault(name, {})
             if not isinstance(place, dict):
                 raise ScriptError(f"{match[1]}: {name} has a value already")
+        if last in _TEXTS and not match[2].startswith('"'):
+            place[last] = match[2]
+            continue
         try:
             place[last] = msgspec.json.decode(match[2])
         except msgspec.DecodeError:

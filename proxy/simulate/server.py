@@ -54,8 +54,8 @@ class Simulator:
         self.host = host
         self.port = port
         self._scripts = {name: read_script(each) for name, each in (scripts or {}).items()}
-        self._slots = Slots(slots)
         self._witness = Witness(keep)
+        self._slots = Slots(slots, self._witness.tell)
         self._clock = clock
         self._ssl = ssl
         self._chooser = Chooser(Book(self._scripts), slots=slots is not None)
@@ -126,8 +126,8 @@ class Simulator:
         """How many requests wait for a slot."""
         return self._slots.waiting
 
-    async def wait(self, until: Callable[[], bool], timeout: float = 5.0) -> None:  # noqa: ASYNC109 (a limit for tests, raised as TimeoutError)
-        """Wait until something about requests or connections is true.
+    async def wait(self, until: Callable[[], bool], timeout: float = 10.0) -> None:  # noqa: ASYNC109 (a limit for tests, raised as TimeoutError)
+        """Wait until something about requests, connections or slots is true.
 
         `until` is asked at every change. Raises `TimeoutError` after `timeout` seconds.
         """
@@ -145,7 +145,7 @@ class Simulator:
         finally:
             self._witness.changed.discard(changed)
 
-    async def wait_requests(self, count: int, timeout: float = 5.0) -> list[Received]:  # noqa: ASYNC109 (as above)
+    async def wait_requests(self, count: int, timeout: float = 10.0) -> list[Received]:  # noqa: ASYNC109 (as above)
         """Wait until `count` requests have been answered or have ended otherwise."""
         exchanges = self._witness.exchanges
         await self.wait(
@@ -153,7 +153,7 @@ class Simulator:
         )
         return self.requests
 
-    async def wait_closed(self, connection: int, timeout: float = 5.0) -> Connected:  # noqa: ASYNC109 (as above)
+    async def wait_closed(self, connection: int, timeout: float = 10.0) -> Connected:  # noqa: ASYNC109 (as above)
         """Wait until a connection is gone, by its id, and say how it went."""
         link = next(link for link in self._witness.links if link.id == connection)
         await self.wait(lambda: link.closed_at is not None, timeout)

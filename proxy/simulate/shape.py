@@ -6,13 +6,13 @@ from dataclasses import replace
 from .script import Cut
 from .step import Moment, Pieces, Step
 
-_RANKS = {"cut": 0, "informational": 1, "slot": 3, "hidden": 5, "end": 7}
+_RANKS = {"cut": 0, "informational": 1, "slot": 3, "generated": 4, "end": 7}
 
 
 def in_order(step: Step) -> tuple[int, int]:
     """Instant first; at one instant, what has to come first."""
     if step.name == "head":
-        return step.at, 4 if step.moves else 2
+        return step.at, 5 if step.moves else 2
     return step.at, _RANKS.get(step.name, 6)
 
 
@@ -54,6 +54,13 @@ def mark_order(steps: list[Step]) -> None:
             first, *rest = step.pieces
             steps[index] = replace(step, pieces=(b"\xef\xbb\xbf" + first, *rest))
             return
+
+
+def hints_before_head(steps: list[Step]) -> list[Step]:
+    """There is no informational response once the final one has begun."""
+    head = next(index for index, step in enumerate(steps) if step.name == "head")
+    rest = [step for step in steps[head:] if step.name != "informational"]
+    return [*steps[:head], *rest]
 
 
 def up_to_end(steps: list[Step]) -> list[Step]:

@@ -5,10 +5,13 @@ from collections.abc import Callable
 
 
 class Slots:
-    """`limit` slots; None is as many as are asked for."""
+    """`limit` slots; None is as many as are asked for. `changed` is called at every change."""
 
-    def __init__(self, limit: int | None = None) -> None:
+    def __init__(
+        self, limit: int | None = None, changed: Callable[[], None] = lambda: None
+    ) -> None:
         self.limit = limit
+        self._changed = changed
         self.busy = 0
         self._waiting: deque[Callable[[], None]] = deque()
 
@@ -21,13 +24,16 @@ class Slots:
         """Whether a slot was free; if none was, `later` is called when it is ours."""
         if self.limit is None or self.busy < self.limit:
             self.busy += 1
+            self._changed()
             return True
         self._waiting.append(later)
+        self._changed()
         return False
 
     def give_up(self, later: Callable[[], None]) -> None:
         """Wait no longer."""
         self._waiting.remove(later)
+        self._changed()
 
     def release(self) -> None:
         """Hand a slot back; it goes to whoever waits longest."""
@@ -35,3 +41,4 @@ class Slots:
             self._waiting.popleft()()
         else:
             self.busy -= 1
+        self._changed()

@@ -28,7 +28,7 @@ class Step:
     """Something that is due at `at`, in ns after the complete request.
 
     The names are those of the timeline: "informational", "head", "opening", "slot", "started",
-    "hidden", "token", "closing", "error", "comment", "body", "big", "end", "cut".
+    "generated", "token", "closing", "error", "comment", "body", "big", "end", "cut".
     """
 
     at: int

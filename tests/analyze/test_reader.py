@@ -121,15 +121,13 @@ class Story:
             self._now += int(step * SECOND)
 
     def follow(self, *files: Path, last: int | None = None) -> "list[Record | BadLine]":
-        found = []
-        try:
-            for one in follow(
-                [str(file) for file in files], clock=self.clock, sleep=self.sleep, last=last
-            ):
-                found.append(one)
-        except StoryOver:
-            return found
-        raise AssertionError("following has no end")
+        found: list[Record | BadLine] = []
+        entries = follow(
+            [str(file) for file in files], clock=self.clock, sleep=self.sleep, last=last
+        )
+        with pytest.raises(StoryOver):
+            found.extend(entries)
+        return found
 
 
 class StoryOver(Exception):  # noqa: N818  # not an error: the script has ended
@@ -175,8 +173,14 @@ def test_follow_through_rename_and_create(tmp_path: Path) -> None:
     """The writer still holds the old file for a second: its lines come, and come first."""
     path, old = tmp_path / "log", tmp_path / "log.1"
     path.write_bytes(line(1))
+
+    def rotate() -> None:
+        append(path, line(2))()
+        path.rename(old)
+        path.touch()
+
     story = Story(
-        lambda: (append(path, line(2))(), path.rename(old), path.touch()),
+        rotate,
         append(old, line(3)),
         lambda: (append(old, line(4))(), append(path, line(5))()),
     )
@@ -236,9 +240,7 @@ def test_any_pieces_give_the_same_records(
     path = tmp_path_factory.mktemp("pieces") / "log"
     data = b"".join(line(n, msg="m" * (n * 100)) for n in range(4))
     path.write_bytes(data[: sum(cuts[:1])])
-    steps = [
-        append(path, data[sum(cuts[:n]) : sum(cuts[: n + 1])]) for n in range(1, len(cuts))
-    ]
+    steps = [append(path, data[sum(cuts[:n]) : sum(cuts[: n + 1])]) for n in range(1, len(cuts))]
     steps.append(append(path, data[max(sum(cuts[:1]), sum(cuts)) :]))
     there = path.read_bytes().count(b"\n")
     found = Story(*steps).follow(path, last=last)

@@ -1,7 +1,6 @@
-"""proxy/analyze/render.py: rows, bars and cards."""
+"""proxy/analyze/render.py: styles, amounts, bars and cards."""
 
 import re
-from datetime import UTC, timedelta, timezone
 
 import pytest
 from hypothesis import given
@@ -10,7 +9,6 @@ from hypothesis import strategies as st
 from proxy.account import Segment
 from proxy.analyze.render import (
     LETTER,
-    Rows,
     Style,
     amount,
     bar,
@@ -21,7 +19,7 @@ from proxy.analyze.render import (
     style_of,
     wrapped,
 )
-from proxy.record import Outcome, Record, Tokens
+from proxy.record import Outcome, Record
 from tests.records import record, segments
 
 PLAIN, FULL = Style(), Style(color=True, unicode=True)
@@ -44,63 +42,6 @@ def left(**changes: object) -> Record:
         segments_ms=segments(network=1.2, proxy=0.4, unattributed=1198.4),
         **changes,
     )
-
-
-def test_row() -> None:
-    """When, how it ended, who, what, TTFT, TPOT, tokens, and the parts that are not zero."""
-    assert Rows(PLAIN, UTC).row(record()) == (
-        "14:03:07 200 codex gpt-5.1-codex ttft   812 21/tok 4012>256 "
-        "net ~12 queue 640 pre 85 unattr 75"
-    )
-
-
-def test_rows_are_aligned_and_fit_100_columns() -> None:
-    """Columns grow to what they hold; ordinary values fit."""
-    some = [
-        record(),
-        record(client="claude-code", model="claude-sonnet-4-5", label=None),
-        record(client="openai-python", tokens=Tokens(input=123_456, output=None)),
-        left(),
-        record(outcome=Outcome.STREAM_ERROR, ended_in="stream"),
-    ]
-    rows = Rows(PLAIN, UTC)
-    for one in some:
-        rows.fit(one)
-    lines = [rows.row(one) for one in some]
-    assert {line.index("net ~") for line in lines} == {74}
-    assert max(len(line) for line in lines) <= 100
-    assert lines[1][:67] == "14:03:07 200     claude-code claude-sonnet-4-5 ttft   812 21/tok 401"
-    assert " openai-py " in lines[2]
-    assert " 21/tok   123k>? net" in lines[2]
-    assert lines[3] == (
-        "14:03:07 left    codex       gpt-5.1-codex     cut   1200                 "
-        "net ~1.2 unattr 1198 in wait"
-    )
-    assert " 200+err " in lines[4]
-    assert lines[4].endswith("in stream")
-
-
-def test_a_label_gets_a_column_when_there_is_one() -> None:
-    """And keeps it, so that the rows after it stay aligned."""
-    rows = Rows(PLAIN, UTC)
-    assert "codex gpt" in rows.row(record())
-    assert "codex before gpt" in rows.row(record(label="before"))
-    assert "codex        gpt" in rows.row(record())
-
-
-def test_row_colours_only_what_it_means() -> None:
-    """The band on the number, one colour per segment; without colour the same text."""
-    colored = Rows(FULL, UTC).row(record())
-    assert "\x1b[33mttft   812\x1b[0m" in colored
-    assert SGR.sub("", colored) == Rows(Style(unicode=True), UTC).row(record())
-    assert "\x1b[31;1mttft   812" in Rows(FULL, UTC).row(record(band="needs_work"))
-
-
-def test_time_zone() -> None:
-    """Rows show the reader's time."""
-    india = timezone(timedelta(hours=5, minutes=30))
-    assert Rows(PLAIN, india).row(record()).startswith("19:33:07 ")
-    assert Rows(PLAIN, UTC).row(record(ts="not a time")).startswith("?        200")
 
 
 @pytest.mark.parametrize(
@@ -166,14 +107,14 @@ def test_card() -> None:
         "  TTFT 812.3 ms (noticeable), then 21.4 ms per token",
         "  N" + "Q" * 59 + "P" * 8 + "X" + "." * 7,
         "  N network_latency              ~12.0 ms    1 %   inferred:tcp_info",
-        "  Q queue_delay                  640.2 ms   79 %   reported:llamacpp_timings",
-        "  P preprocessing_time            85.0 ms   10 %   reported:llamacpp_timings",
+        "  Q queue_delay                  640.2 ms   79 %   reported:llama.cpp",
+        "  P preprocessing_time            85.0 ms   10 %   reported:llama.cpp",
         "  X proxy_time                     0.3 ms    0 %   measured",
         "  . unattributed                  74.8 ms    9 %   what nobody accounts for",
         "  not known: model_initialization (not reported); first_token_generation (inside",
         "  prefill)",
         "  640 of the 812 ms to the first token (79 %) went by in the upstream's queue,",
-        "  as llamacpp_timings reports.",
+        "  as llama.cpp reports.",
     ]
 
 
@@ -230,11 +171,8 @@ def test_nothing_in_a_record_reaches_the_terminal(text: str) -> None:
         grades={"queue_delay": text, "network_latency": f"inferred:{text}"},
         nulls={"model_initialization": text},
     )
-    for shown in (
-        Rows(PLAIN, UTC).row(hostile),
-        *card(hostile, color=False, unicode=False).split("\n"),
-    ):
-        assert shown.isprintable()
+    for line in card(hostile, color=False, unicode=False).split("\n"):
+        assert line.isprintable()
 
 
 def test_style_of() -> None:

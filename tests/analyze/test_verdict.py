@@ -72,7 +72,8 @@ def test_waiting_for_the_pool() -> None:
     """The proxy's own time that went by without a free connection says so."""
     text = verdict(
         streamed(
-            1000.0, segments_ms=segments(proxy=900.0, unattributed=100.0),
+            1000.0,
+            segments_ms=segments(proxy=900.0, unattributed=100.0),
             marks_us={"pool_ready": 890_000},
         )
     )
@@ -107,9 +108,7 @@ def test_unattributed_time_is_never_given_to_somebody() -> None:
         nulls={"network_ms.round_trip": "no_tcp_info"},
     )
     assert verdict(blind).endswith("at the upstream or on the way to it; nobody tells them apart.")
-    both = streamed(
-        1000.0, segments_ms=segments(queue=450.0, unattributed=550.0), grades={}
-    )
+    both = streamed(1000.0, segments_ms=segments(queue=450.0, unattributed=550.0), grades={})
     assert verdict(both) == (
         "450 of the 1000 ms to the first token (45 %) went by in the upstream's queue; "
         "550 ms stay unexplained."
@@ -140,9 +139,7 @@ def test_reasoning_first() -> None:
 def test_not_streamed() -> None:
     """The complete response is accounted for, and called that."""
     whole: dict[str, object] = {"ttft_ms": None, "account_of": "response", "stream": False}
-    slow = record(
-        **whole, account_ms=2000.0, segments_ms=segments(unattributed=2000.0), nulls={}
-    )
+    slow = record(**whole, account_ms=2000.0, segments_ms=segments(unattributed=2000.0), nulls={})
     assert verdict(slow) == (
         "2000 of the 2000 ms to the complete response (100 %) went by at the upstream, "
         "which does not say on what (not streamed)."
@@ -181,9 +178,10 @@ def test_endings() -> None:
     assert verdict(record(**cut, outcome=Outcome.CLIENT_DISCONNECT, ended_in="wait")) == (
         "The client left after 1200 ms, while waiting for the response head."
     )
-    assert verdict(
-        record(**cut, outcome=Outcome.UPSTREAM_ERROR, status=429, error="rate_limit_error")
-    ) == "The upstream answered with status 429 after 1200 ms: rate_limit_error."
+    assert (
+        verdict(record(**cut, outcome=Outcome.UPSTREAM_ERROR, status=429, error="rate_limit_error"))
+        == "The upstream answered with status 429 after 1200 ms: rate_limit_error."
+    )
     assert verdict(
         record(**cut, outcome=Outcome.UPSTREAM_UNREACHABLE, ended_in="tcp", error="ConnectError")
     ) == (

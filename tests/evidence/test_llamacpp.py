@@ -17,7 +17,7 @@ def test_timings_of_the_last_chunk() -> None:
     """Prefill with the first token inside; the head ends the queue; the rest is context."""
     assert LLAMACPP.from_event({"choices": [], "timings": TIMINGS}) == (
         Claim(
-            "llamacpp",
+            "llama.cpp",
             "prompt_ms",
             ClaimKind.DURATION,
             85.3,
@@ -26,15 +26,15 @@ def test_timings_of_the_last_chunk() -> None:
             (Segment.GENERATION,),
         ),
         Claim(
-            "llamacpp",
+            "llama.cpp",
             "head_at_slot_start",
             ClaimKind.QUEUE_ENDS_AT_HEAD,
             None,
             segment=Segment.QUEUE,
         ),
-        Claim("llamacpp", "predicted_ms", ClaimKind.CONTEXT, 700.0, 700_000),
-        Claim("llamacpp", "prompt_n", ClaimKind.CONTEXT, 120),
-        Claim("llamacpp", "cache_n", ClaimKind.CONTEXT, 900),
+        Claim("llama.cpp", "predicted_ms", ClaimKind.CONTEXT, 700.0, 700_000),
+        Claim("llama.cpp", "prompt_n", ClaimKind.CONTEXT, 120),
+        Claim("llama.cpp", "cache_n", ClaimKind.CONTEXT, 900),
     )
 
 

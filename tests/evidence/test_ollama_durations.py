@@ -18,7 +18,7 @@ def test_the_last_object() -> None:
     """Nanoseconds. The load holds the scheduler's queue, the prefill the first token."""
     assert OLLAMA_DURATIONS.from_event(LAST) == (
         Claim(
-            "ollama_durations",
+            "ollama",
             "load_duration",
             ClaimKind.DURATION,
             1_500_000_000,
@@ -27,7 +27,7 @@ def test_the_last_object() -> None:
             (Segment.QUEUE,),
         ),
         Claim(
-            "ollama_durations",
+            "ollama",
             "prompt_eval_duration",
             ClaimKind.DURATION,
             90_000_000,
@@ -35,8 +35,8 @@ def test_the_last_object() -> None:
             Segment.PREPROCESSING,
             (Segment.GENERATION,),
         ),
-        Claim("ollama_durations", "eval_duration", ClaimKind.CONTEXT, 800_000_000, 800_000),
-        Claim("ollama_durations", "total_duration", ClaimKind.CONTEXT, 2_420_000_000, 2_420_000),
+        Claim("ollama", "eval_duration", ClaimKind.CONTEXT, 800_000_000, 800_000),
+        Claim("ollama", "total_duration", ClaimKind.CONTEXT, 2_420_000_000, 2_420_000),
     )
 
 

@@ -15,9 +15,9 @@ def test_the_usage_chunk() -> None:
     }
 
     assert VLLM_METRICS.from_event({"choices": [], "metrics": metrics}) == (
-        Claim("vllm_metrics", "queue_time_ms", ClaimKind.DURATION, 12.5, 12_500, Segment.QUEUE),
+        Claim("vllm", "queue_time_ms", ClaimKind.DURATION, 12.5, 12_500, Segment.QUEUE),
         Claim(
-            "vllm_metrics",
+            "vllm",
             "time_to_first_token_ms",
             ClaimKind.DURATION,
             140.0,
@@ -25,8 +25,8 @@ def test_the_usage_chunk() -> None:
             Segment.PREPROCESSING,
             (Segment.GENERATION,),
         ),
-        Claim("vllm_metrics", "generation_time_ms", ClaimKind.CONTEXT, 900.0, 900_000),
-        Claim("vllm_metrics", "mean_itl_ms", ClaimKind.CONTEXT, 9.1, 9_100),
+        Claim("vllm", "generation_time_ms", ClaimKind.CONTEXT, 900.0, 900_000),
+        Claim("vllm", "mean_itl_ms", ClaimKind.CONTEXT, 9.1, 9_100),
     )
 
 

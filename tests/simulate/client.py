@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -14,6 +15,8 @@ from proxy.simulate.witness import Received
 
 PATIENCE_S = 20.0
 MS = 1_000_000
+
+clock = time.monotonic_ns  # noqa: TID251 (real sockets need the real clock)
 
 Pairs = list[tuple[str, str]]
 
@@ -106,21 +109,23 @@ def parse(data: bytes, method: str = "POST") -> Reply:
 
 
 def _dechunk(reply: Reply, data: bytes) -> None:
+    at = 0
     while True:
-        size, end, rest = data.partition(b"\r\n")
-        if not end:
-            return
-        length = int(size, 16)
+        end = data.find(b"\r\n", at)
+        if end < 0:
+            break
+        length = int(data[at:end], 16)
+        at = end + 2
         if not length:
-            *trailers, last = rest.split(b"\r\n")[:-1] or [b"x"]
+            *trailers, last = data[at:].split(b"\r\n")[:-1] or [b"x"]
             reply.trailers = _pairs([line.decode("latin-1") for line in trailers])
             reply.complete = last == b""
-            return
-        reply.body += rest[:length]
-        if len(rest) < length + 2:
-            return
-        reply.chunks.append(rest[:length])
-        data = rest[length + 2 :]
+            break
+        reply.chunks.append(data[at : at + length])
+        at += length + 2
+    reply.body = b"".join(reply.chunks)
+    if reply.chunks and at > len(data):
+        reply.chunks.pop()
 
 
 def _pairs(lines: list[str]) -> Pairs:
@@ -158,7 +163,8 @@ class Client:
             try:
                 piece = await self.read()
             except ConnectionError:
-                return data, "rst"
+                # A reader that has an error tells it before the bytes that came in front of it.
+                return data + bytes(self.reader._buffer), "rst"  # type: ignore[attr-defined] # nothing public does
             if not piece:
                 return data, "fin"
             data += piece

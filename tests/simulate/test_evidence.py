@@ -89,9 +89,9 @@ def test_values_can_be_forged() -> None:
     ]
     metrics = evidence.members(["vllm"], WHOLE, COUNTS, forged)["metrics"]
     assert (metrics["queue_time_ms"], metrics["time_to_first_token_ms"]) == ("NaN", 120.0)
-    assert evidence.members(
-        ["llamacpp"], WHOLE, COUNTS, {"llamacpp": "none"}
-    ) == {"timings": "none"}
+    assert evidence.members(["llamacpp"], WHOLE, COUNTS, {"llamacpp": "none"}) == {
+        "timings": "none"
+    }
     assert evidence.members(["ollama"], WHOLE, COUNTS, {"ollama": "none"}) == {}
 
 

@@ -1,5 +1,6 @@
 """Scripts: what can be written, and what is refused with a reason."""
 
+import contextlib
 import json
 
 import pytest
@@ -65,7 +66,7 @@ def test_nested_fields() -> None:
 )
 def test_what_cannot_be_played_is_refused_with_a_reason(text: str | bytes, reason: str) -> None:
     """The text says where and why."""
-    with pytest.raises(ScriptError, match="") as caught:
+    with pytest.raises(ScriptError) as caught:
         read_script(text)
 
     assert reason in str(caught.value)
@@ -74,10 +75,8 @@ def test_what_cannot_be_played_is_refused_with_a_reason(text: str | bytes, reaso
 @given(st.text() | st.binary())
 def test_garbage_never_raises_anything_else(text: str | bytes) -> None:
     """Any text is a script or a `ScriptError`."""
-    try:
+    with contextlib.suppress(ScriptError):
         assert isinstance(read_script(text), Script)
-    except ScriptError as error:
-        assert str(error)
 
 
 JSON = st.recursive(
@@ -90,10 +89,8 @@ JSON = st.recursive(
 @given(st.dictionaries(st.sampled_from(Script.__struct_fields__), JSON))
 def test_any_value_of_any_field_is_taken_or_refused(fields: dict[str, object]) -> None:
     """No value of a known field gets further than it should."""
-    try:
+    with contextlib.suppress(ScriptError):
         assert isinstance(read_script(fields), Script)
-    except ScriptError as error:
-        assert str(error)
 
 
 def test_which_scripts_suit_any_path() -> None:
