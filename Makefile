@@ -14,7 +14,7 @@ UV_COMPILE := $(BIN)/uv pip compile pyproject.toml --quiet --universal --python-
 	--generate-hashes --no-emit-index-url --no-header --no-annotate --group build
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test lint format real schema lock clean
+.PHONY: help demo serve test lint format real bench lab schema lock clean
 
 help: ## show this
 	@echo "make TARGET, where TARGET is one of"
@@ -41,7 +41,13 @@ format: $(DEV) ## format the code
 	$(BIN)/ruff format .
 
 real: $(DEV) ## prove it on a real model server and clients (takes a while)
-	$(BIN)/python -m tests.real
+	$(BIN)/python -m tests.real $(ARGS)
+
+bench: $(DEV) ## measure the proxy beside its peers; ARGS="--quick" for a short pass
+	$(BIN)/python -m tests.bench $(ARGS)
+
+lab: $(DEV) ## measure the error of the instrument; ARGS="--quick" for a short pass
+	$(BIN)/python -m tests.lab $(ARGS)
 
 schema: $(SERVE) ## write the JSON Schema of the record
 	$(BIN)/python -c 'import json; from proxy.record import json_schema; \

@@ -46,6 +46,9 @@ class Mark(StrEnum):
     END = "end"
 
 
+_IN_ORDER = tuple(Mark)
+
+
 class Phase(StrEnum):
     """What a request is doing. The first ten tile the account; the rest only say where it ended."""
 
@@ -170,7 +173,7 @@ class Trace:
         """
         start = self.start
         marks = self.marks
-        return {mark: (marks[mark] - start) // 1000 for mark in Mark if mark in marks}
+        return {mark: (marks[mark] - start) // 1000 for mark in _IN_ORDER if mark in marks}
 
 
 _UNTIL_REPLY = (

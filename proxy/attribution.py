@@ -25,9 +25,13 @@ SLACK_SHARE = 0.02
 INITIAL_WINDOW = 10
 """Segments that TCP sends before the first acknowledgement (RFC 6928)."""
 
-_NETWORK = (Phase.UPLOAD, Phase.DNS, Phase.TCP, Phase.TLS, Phase.SEND)
+_NETWORK = tuple(
+    (phase, phase.value) for phase in (Phase.UPLOAD, Phase.DNS, Phase.TCP, Phase.TLS, Phase.SEND)
+)
 _PROXY = (Phase.POOL, Phase.OWN)
 _SERVER = (Phase.WAIT, Phase.HEAD, Phase.BODY)
+_SEGMENTS = tuple(Segment)
+_CLAIMABLE = tuple((s, s.value) for s in Segment if s is not Segment.UNATTRIBUTED)
 ROUND_TRIP = "round_trip"
 """The name of the inferred share among the parts of network_latency."""
 
@@ -84,7 +88,7 @@ def attribute(
     server = sum(phases.get(phase, 0) for phase in _SERVER)
 
     # 1. What was measured.
-    network = {phase.value: phases[phase] for phase in _NETWORK if phases.get(phase)}
+    network = {name: phases[phase] for phase, name in _NETWORK if phases.get(phase)}
     proxy = sum(phases.get(phase, 0) for phase in _PROXY)
     grades[Segment.NETWORK] = grades[Segment.PROXY] = "measured"
 
@@ -150,13 +154,13 @@ def attribute(
         flags.append(f"trimmed:{largest.value}")
 
     # 5. The sum, and what is left.
-    segments: dict[Segment, int | None] = dict.fromkeys(Segment)
+    segments: dict[Segment, int | None] = dict.fromkeys(_SEGMENTS)
     segments[Segment.NETWORK] = sum(network.values())
     segments[Segment.PROXY] = proxy
     segments.update(values)
-    for segment in Segment:
-        if segments[segment] is None and segment is not Segment.UNATTRIBUTED:
-            nulls[segment.value] = _reason(segment, inside, conflicts, server)
+    for segment, name in _CLAIMABLE:
+        if segments[segment] is None:
+            nulls[name] = _reason(segment, inside, conflicts, server)
     known = sum(value for value in segments.values() if value is not None)
     segments[Segment.UNATTRIBUTED] = sum(phases.values()) - known
     grades[Segment.UNATTRIBUTED] = "measured"

@@ -146,7 +146,7 @@ def run(*, color: bool, unicode: bool) -> int:
         say(line)
     say("")
     say(f"The log   {log}")
-    say(f"Try       ttft tail --no-follow {log}")
+    say(f"Try       ttft tail -n all --no-follow {log}")
     say("          ttft serve --upstream https://api.openai.com")
     return 0
 

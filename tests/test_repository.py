@@ -19,7 +19,10 @@ from tests.records import record
 ROOT = Path(__file__).parent.parent
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
 LOCKS = ("serve.txt", "dev.txt")
-TARGETS = ("demo", "serve", "test", "lint", "format", "real", "schema", "lock", "clean")
+TARGETS = (
+    *("demo", "serve", "test", "lint", "format"),
+    *("real", "bench", "lab", "schema", "lock", "clean"),
+)
 
 
 def make(*arguments: str) -> "subprocess.CompletedProcess[str]":

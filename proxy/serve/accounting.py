@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 
 from proxy import __version__
 from proxy.account import AccountOf, Claim, Mark, Segment, tile
@@ -17,6 +18,8 @@ from proxy.upstream.client import ConnectionFacts
 BANDS_MS = ((100, "instant"), (300, "slight"), (1000, "noticeable"))
 TTFT_WARNING_MS, TTFT_CRITICAL_MS = 1000, 2000
 TPOT_WARNING_MS, TPOT_CRITICAL_MS = 100, 200
+_NAMES: dict[str, str] = {member: member.value for kind in (Mark, Segment) for member in kind}
+"""Plain strings for members: asking an enum for its value costs 0.5 µs in Python 3.11."""
 LAG_SPOILS_NS = 5_000_000
 """A loop lag of this much may have moved a stamp visibly."""
 
@@ -119,14 +122,14 @@ def to_record(
         duration_ms=ms(end),
         relay_delay_ms=_ms(_us(observed.relay_delay_ns)),
         band=_band(ttft),
-        segments_ms={segment.value: _ms(us) for segment, us in account.segments.items()},
-        grades={segment.value: grade for segment, grade in account.grades.items()},
+        segments_ms={_NAMES[segment]: _ms(us) for segment, us in account.segments.items()},
+        grades={_NAMES[segment]: grade for segment, grade in account.grades.items()},
         bounds_ms={
-            segment.value: {name: ms(us) for name, us in bounds.items()}
+            _NAMES[segment]: {name: us / 1000 for name, us in bounds.items()}
             for segment, bounds in account.bounds.items()
         },
-        network_ms={part: ms(us) for part, us in account.network.items()},
-        marks_us={mark.value: us for mark, us in marks.items()},
+        network_ms={part: us / 1000 for part, us in account.network.items()},
+        marks_us={_NAMES[mark]: us for mark, us in marks.items()},
         evidence=[_evidence(claim) for claim in facts.claims] if facts is not None else [],
         conflicts=[
             Conflict(source=claim.source, name=claim.name, raw=claim.raw, reason=reason)
@@ -293,13 +296,18 @@ def _rounded(value: float | None) -> float | None:
 
 
 def _bounded(path: str) -> str:
-    return "".join(c if c.isprintable() else "?" for c in path[:512])
+    path = path[:512]
+    return path if path.isprintable() else "".join(c if c.isprintable() else "?" for c in path)
 
 
 def _rfc3339(wall_ns: int) -> str:
     seconds, rest = divmod(wall_ns, 1_000_000_000)
-    moment = datetime.fromtimestamp(seconds, UTC)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{rest // 1000:06d}Z"
+    return f"{_second(seconds)}.{rest // 1000:06d}Z"
+
+
+@lru_cache(maxsize=4)
+def _second(seconds: int) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}"
 
 
 def _us(nanoseconds: int | None) -> int | None:

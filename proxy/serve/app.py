@@ -1,5 +1,6 @@
 """A proxy, wired: configuration to upstream, relay, account and log, in one ASGI application."""
 
+import asyncio
 import contextlib
 import gc
 import itertools
@@ -18,6 +19,7 @@ from proxy.account import Clock, Mark
 from proxy.record import Record
 from proxy.serve.accounting import Service, to_record
 from proxy.serve.config import Config
+from proxy.serve.decode import warm_up
 from proxy.serve.lag import LagMonitor
 from proxy.serve.ledger import Ledger
 from proxy.serve.observed import Observed
@@ -116,11 +118,14 @@ class Proxy:
 
     @contextlib.asynccontextmanager
     async def _lifespan(self, _app: Any) -> AsyncIterator[None]:
+        # Importing the decoders takes 30 ms, which no stream should have to wait for.
+        warming = asyncio.get_running_loop().run_in_executor(None, warm_up)
         # What was imported stays: the collector need not look at it again in every pass.
         gc.collect()
         gc.freeze()
         yield
         self.lag.stop()
+        await warming
         await self._upstream.aclose()
 
     def _on_observed(self, observed: Observed) -> None:

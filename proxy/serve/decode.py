@@ -13,6 +13,7 @@ Codings: RFC 9110 section 8.4.1 (gzip, x-gzip, deflate), RFC 7932 (br), RFC 8878
 
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Protocol
 
 CORRUPT = "corrupt"
@@ -156,6 +157,13 @@ class Decoder:
         self.fault = fault
         self._codings = []
         return b""
+
+
+def warm_up() -> None:
+    """Import what decoding needs, at a time when nobody waits for it."""
+    for coding in _CODINGS.values():
+        with suppress(ImportError):
+            coding()
 
 
 def make_decoder(content_encoding: bytes, limit: int, *, whole: bool = True) -> Decoder | None:

@@ -23,7 +23,8 @@ from uvicorn.server import ServerState
 
 from proxy.account import Clock
 from proxy.serve.exchange import Exchange, RequestHead
-from proxy.serve.refusal import Refusal, refusal_for, upgrade_refusal
+from proxy.serve.headers import tokens
+from proxy.serve.refusal import BEHIND_A_BREAK, Refusal, refusal_for, upgrade_refusal
 
 LINGER_S = 2.0
 """How long a closing connection still takes what the client sends, so that a reset does not
@@ -62,6 +63,7 @@ class RelayProtocol(HttpToolsProtocol):
         self._waiting: deque[tuple[Exchange, Refusal | None]] = deque()
         self._closing = False
         self._closing_soon = False
+        self._last = False
         self._deaf = False
         self._upgrading = False
         self._reading_paused = False
@@ -139,6 +141,9 @@ class RelayProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         """A request starts."""
+        if self._last:
+            # Behind the last request of a connection nothing counts (RFC 9112, section 9.6).
+            self._deaf = True
         if self._deaf:
             return
         self._target = b""
@@ -169,8 +174,14 @@ class RelayProtocol(HttpToolsProtocol):
             refusal = Refusal.head_too_large(self.max_head)
         self._head_bytes = 0
         # llhttp calls every upgrade the end of keep-alive; one that is ignored is not.
-        keep = head.version != "1.0" and (upgrade or self.parser.should_keep_alive())
-        exchange = Exchange(head, self, keep=keep and refusal is None)
+        keep = (
+            refusal is None
+            and head.version != "1.0"
+            and (b"close" not in tokens(head.fields, b"connection"))
+            and (upgrade or self.parser.should_keep_alive())
+        )
+        exchange = Exchange(head, self, keep=keep)
+        self._last = not keep
         self._receiving = exchange
         self._upgrading = upgrade
         if refusal is not None:
@@ -239,11 +250,13 @@ class RelayProtocol(HttpToolsProtocol):
         self._current = None
         if self.transport.is_closing():
             return
-        if not keep or self._closing_soon:
-            self._close_gently(unread=unread or bool(self._waiting))
+        if not keep:
+            self._close_gently(unread=unread)
         elif self._waiting:
             self._start(*self._waiting.popleft())
             self.resume_reading()
+        elif self._closing_soon:
+            self._close_gently(unread=unread)
         else:
             self.resume_reading()
             self.timeout_keep_alive_task = self.loop.call_later(
@@ -260,6 +273,11 @@ class RelayProtocol(HttpToolsProtocol):
             sock = self.transport.get_extra_info("socket")
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
         self.transport.close()
+        waiting, self._waiting = self._waiting, deque()
+        for exchange, _ in waiting:
+            # Their connection ends before their turn: a record, and nobody to answer.
+            exchange.client_left(self.clock())
+            self._start(exchange, BEHIND_A_BREAK)
 
     # -- inside
 
@@ -320,8 +338,10 @@ class RelayProtocol(HttpToolsProtocol):
 
     def _refuse(self, refusal: Refusal) -> None:
         """Answer what cannot be relayed, have it recorded, and end the connection."""
-        self._closing = True
         exchange = self._receiving
+        if exchange is None and self._last:
+            return
+        self._closing = self._last = True
         if exchange is not None:
             # The framing of a body broke: who relays it has to end it.
             exchange.body_broke(refusal.error)
@@ -348,6 +368,7 @@ class RelayProtocol(HttpToolsProtocol):
             return
         self._upgrading = False
         self.parser = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
         pending = self._receiving
         if pending is not None:
             framing = (
@@ -379,7 +400,6 @@ class RelayProtocol(HttpToolsProtocol):
             self.transport.close()
             return
         self.transport.write_eof()
-        self._waiting.clear()
         self.resume_reading()
         self._linger = self.loop.call_later(LINGER_S, self.transport.close)
 

@@ -28,6 +28,15 @@ class Refusal:
         )
 
 
+BEHIND_A_BREAK = Refusal(
+    503,
+    b"Service Unavailable",
+    "ConnectionBroken",
+    "the response before this one on the same connection broke off",
+)
+"""For a pipelined request whose turn never comes."""
+
+
 def refusal_for(error: httptools.HttpParserError) -> Refusal:
     """What the parser does not take: unknown methods are 501, everything else is 400.
 

@@ -52,14 +52,16 @@ class Upload:
             return Reading(RequestFacts(), "no_body")
         if kept[0].oversize:
             return Reading(RequestFacts(), "body_too_large")
-        decoder = make_decoder(self._coding, REQUEST_LIMIT)
-        if decoder is None:
-            return Reading(RequestFacts(), "unsupported_encoding")
-        body = decoder.feed(kept[0].data)
-        if decoder.fault == TOO_LARGE:
-            return Reading(RequestFacts(), "body_too_large")
-        if decoder.fault is not None or not body:
-            return Reading(RequestFacts(), "undecodable")
+        body = kept[0].data
+        if self._coding:
+            decoder = make_decoder(self._coding, REQUEST_LIMIT)
+            if decoder is None:
+                return Reading(RequestFacts(), "unsupported_encoding")
+            body = decoder.feed(body)
+            if decoder.fault == TOO_LARGE:
+                return Reading(RequestFacts(), "body_too_large")
+            if decoder.fault is not None or not body:
+                return Reading(RequestFacts(), "undecodable")
         try:
             head = _decode(body)
         except (ValueError, RecursionError):

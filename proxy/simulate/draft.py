@@ -1,13 +1,11 @@
 """From a script to the steps of its answer, of whichever kind it is. Pure."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import msgspec
 
-from . import evidence
 from .answer import Asked, Timetable, error_event, fault, ns
-from .evidence import Counts
+from .events import Claims, EventWriter, written
 from .payloads import Payloads
 from .payloads._api import Answer, Event, Events, Evidence, Fault, merged
 from .script import Base64, Script, ScriptError
@@ -18,7 +16,6 @@ SSE = "text/event-stream"
 NDJSON = "application/x-ndjson"
 
 _SILENT = ("token", "generated", "end")
-_LINE_ENDS = {"lf": b"\n", "crlf": b"\r\n", "cr": b"\r"}
 
 
 def draft(script: Script, asked: Asked, said: Answer, times: Timetable) -> Draft:
@@ -43,19 +40,6 @@ def draft(script: Script, asked: Asked, said: Answer, times: Timetable) -> Draft
         found = _whole(script, asked, said, times)
     found.steps += _comments(script, asked)
     return found
-
-
-def written(event: Event, ndjson: bool, line_end: str) -> bytes:
-    """One event as bytes, in SSE (WHATWG HTML, section 9.2) or NDJSON."""
-    data = event.data if isinstance(event.data, str) else msgspec.json.encode(event.data)
-    text = data.encode() if isinstance(data, str) else data
-    if ndjson:
-        return text + b"\n"
-    end = _LINE_ENDS[line_end]
-    if event.comment:
-        return b": " + text + end + end
-    name = b"event: " + event.name.encode() + end if event.name else b""
-    return name + b"data: " + text + end + end
 
 
 def _document(
@@ -115,7 +99,7 @@ def _big(script: Script, times: Timetable) -> Draft:
 def _whole(script: Script, asked: Asked, said: Answer, times: Timetable) -> Draft:
     last = (times.tokens or (times.first,))[-1]
     body: Pieces | Render
-    claims = _Claims(script, asked, said)
+    claims = Claims(script, asked, said)
     if claims.sources:
 
         def body(moment: Moment) -> Pieces:
@@ -131,7 +115,7 @@ def _whole(script: Script, asked: Asked, said: Answer, times: Timetable) -> Draf
 
 def _stream(script: Script, asked: Asked, said: Answer, times: Timetable) -> Draft:
     payloads = asked.payloads
-    writer = _EventWriter(script, asked, said)
+    writer = EventWriter(script, asked, said)
     late = _first_event(said, payloads, times)
     head_at, head_moves = _head_at(script, times, late, "late" if payloads.heads_late else "early")
     error = error_event(script)
@@ -182,64 +166,6 @@ def _first_event(said: Answer, payloads: Payloads, times: Timetable) -> int:
         if payloads.token(said, index):
             return at
     return (times.tokens or (times.first,))[-1]
-
-
-class _Claims:
-    """What the server says about its times in the body."""
-
-    def __init__(self, script: Script, asked: Asked, said: Answer) -> None:
-        named = asked.payloads.default_evidence if script.evidence is None else script.evidence
-        # vLLM's metrics travel on the usage chunk, so without usage there are none.
-        self.sources = [
-            source
-            for source in named
-            if source not in evidence.HEADER_SOURCES and (source != "vllm" or said.usage)
-        ]
-        output = len(said.tokens) if said.usage is None else said.usage.output
-        self._counts = Counts(script.prompt_tokens, script.cached_tokens, output)
-        self._override = script.evidence_override
-
-    def at(self, moment: Moment) -> evidence.Json:
-        """The members as of this moment."""
-        return evidence.members(self.sources, moment.instants, self._counts, self._override)
-
-
-class _EventWriter:
-    """Turns events into steps, and numbers them where the format does."""
-
-    def __init__(self, script: Script, asked: Asked, said: Answer) -> None:
-        self.claims = _Claims(script, asked, said)
-        self._ndjson = asked.payloads.ndjson
-        self._numbered = asked.payloads.numbered
-        self._line_end = script.line_end
-        self._next = 0
-
-    def step(
-        self, at: int, name: str, make: Callable[[Evidence], Events], *, dynamic: bool = False
-    ) -> Step:
-        """A step for the events that `make` gives, anew for each moment when `dynamic`."""
-        events = make({})
-        first = self._next
-        self._next += len(events)
-        if dynamic:
-            return Step(
-                at=at,
-                name=name,
-                render=lambda moment: self._pieces(make(self.claims.at(moment)), first),
-                events=len(events),
-            )
-        return Step(at=at, name=name, pieces=self._pieces(events, first), events=len(events))
-
-    def _pieces(self, events: Events, first: int) -> Pieces:
-        if self._numbered:
-            events = tuple(_numbered(event, first + k) for k, event in enumerate(events))
-        return tuple(written(event, self._ndjson, self._line_end) for event in events)
-
-
-def _numbered(event: Event, number: int) -> Event:
-    if isinstance(event.data, str):
-        return event
-    return event._replace(data={**event.data, "sequence_number": number})
 
 
 def _comments(script: Script, asked: Asked) -> list[Step]:

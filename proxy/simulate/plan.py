@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from .answer import Asked, answer, ns, timetable
-from .draft import draft, written
+from .draft import draft
+from .events import written
 from .head import ResponseHead
 from .render import needs_moment, prerendered
 from .script import Script

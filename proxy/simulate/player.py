@@ -127,12 +127,17 @@ class Player:
         if self._big_left and self._big_begun and not self._pump():
             return
         now = self._time.now()
-        due = now - self._base
+        playing = -1
         while not self._paused and self._index < len(self._steps):
             step = self._steps[self._index]
-            if step.at > due:
-                self._handle = self._time.at(self._base + step.at, self._tick)
-                return
+            if step.at != playing:
+                if playing >= 0:
+                    # Late: several instants are overdue, and each is kept as it really is.
+                    now = self._time.now()
+                playing = step.at
+                if playing > now - self._base:
+                    self._handle = self._time.at(self._base + playing, self._tick)
+                    return
             self._index += 1
             if not self._play(step, now):
                 return

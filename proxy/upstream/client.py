@@ -5,12 +5,9 @@ httpcore's transport stands in and its trace events fill the same marks. That pa
 early replies, no `TCP_INFO`, and frames bodies anew.
 """
 
-import contextlib
-import socket
-import ssl
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any
 
 import httpx
@@ -18,10 +15,22 @@ import httpx
 from proxy.account import Clock, Mark, Trace
 from proxy.upstream.connect import Origin, tls_context
 from proxy.upstream.connection import Sink
+from proxy.upstream.fallback import ExactUrl, PacedBody, fallback_transport
+from proxy.upstream.faults import Blame, UpstreamFault, mapped_faults
 from proxy.upstream.httpcore_events import observer
 from proxy.upstream.kernel import KernelSample
 from proxy.upstream.transport import RequestBody, Watch, WireBody, WireTransport
 from proxy.upstream.wire import Framing, Head
+
+__all__ = [
+    "Blame",
+    "Call",
+    "ConnectionFacts",
+    "Fields",
+    "ResponseHead",
+    "Upstream",
+    "UpstreamFault",
+]
 
 Fields = list[tuple[bytes, bytes]]
 
@@ -38,30 +47,6 @@ class ResponseHead:
     fields: Fields
     framing: Framing
     wire: bool
-
-
-class Blame(Enum):
-    """Which promise the upstream, or the way to it, broke."""
-
-    UNREACHABLE = "unreachable"
-    """No response head: DNS, TCP, TLS, or the connection died before it."""
-    ABORTED = "aborted"
-    """The response broke off after its head."""
-    CONNECT_TIMEOUT = "connect_timeout"
-    IDLE_TIMEOUT = "idle_timeout"
-
-
-class UpstreamFault(Exception):  # noqa: N818  # a fault of the upstream, not an error of ours
-    """The upstream did not keep its side. `error` names the class, `detail` says it in words.
-
-    Neither ever quotes bytes, addresses or URLs.
-    """
-
-    def __init__(self, blame: Blame, error: str, detail: str) -> None:
-        super().__init__(f"{error}: {detail}")
-        self.blame = blame
-        self.error = error
-        self.detail = detail
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +92,10 @@ class Upstream:
         tls = tls_context(ca_file, verify=verify) if secure or forward_proxy else None
         self.url = httpx.URL(scheme=origin.scheme, host=origin.host, port=origin.port)
         self.native = not (http2 or forward_proxy)
-        self.timeouts = httpx.Timeout(idle_timeout, connect=connect_timeout).as_dict()
+        self.forwarded = forward_proxy is not None
+        self.connect_timeout = connect_timeout
+        # Who waits for a place in the pool waits for us, not for upstream.
+        self.timeouts = httpx.Timeout(idle_timeout, connect=connect_timeout, pool=None).as_dict()
         self.transport: httpx.AsyncBaseTransport
         if self.native:
             self.transport = WireTransport(
@@ -120,16 +108,12 @@ class Upstream:
                 idle_timeout=idle_timeout,
             )
         else:
-            self.transport = httpx.AsyncHTTPTransport(
-                verify=tls if tls is not None else False,
+            self.transport = fallback_transport(
+                tls=tls,
                 http2=http2,
-                proxy=forward_proxy,
-                trust_env=False,
-                limits=httpx.Limits(
-                    max_connections=pool_limit,
-                    max_keepalive_connections=pool_limit,
-                    keepalive_expiry=keepalive_s,
-                ),
+                forward_proxy=forward_proxy,
+                pool_limit=pool_limit,
+                keepalive_s=keepalive_s,
             )
 
     async def aclose(self) -> None:
@@ -155,6 +139,7 @@ class Call:
         self._trace = trace
         self._watch = Watch(trace, informational, sent, self._carried)
         self._stream: WireBody | None = None
+        self._paced: PacedBody | None = None
         self._response: httpx.Response | None = None
         self._http_version: str | None = None
         self._facts: ConnectionFacts | None = None
@@ -169,15 +154,14 @@ class Call:
 
         Raises `UpstreamFault`; the trace's `phase` then names the step that failed.
         """
-        extensions: dict[str, Any] = {"target": target, "watch": self._watch}
-        if not self._upstream.native:
-            extensions["trace"] = observer(self._trace, self._watch.sent)
-            extensions["timeout"] = self._upstream.timeouts
-        request = httpx.Request(
-            method, self._upstream.url, headers=fields, stream=body, extensions=extensions
-        )
-        with _faults(self._trace):
-            response = await self._upstream.transport.handle_async_request(request)
+        request = httpx.Request(method, self._upstream.url, headers=fields, stream=body)
+        with self._faults():
+            if self._upstream.native:
+                request.extensions = {"target": target, "watch": self._watch}
+                response = await self._upstream.transport.handle_async_request(request)
+            else:
+                request.url = ExactUrl(self._upstream.url, target)
+                response = await self._fall_back(request)
         self._response = response
         self._trace.first(Mark.RESPONSE_HEADERS, self._trace.clock())
         version = bytes(response.extensions["http_version"]).removeprefix(b"HTTP/")
@@ -189,6 +173,38 @@ class Call:
             framing=self._framing(method, response),
             wire=self._stream is not None,
         )
+
+    async def _fall_back(self, request: httpx.Request) -> httpx.Response:
+        """Send through httpcore, and limit all of connecting: it has no limit on some proxies."""
+        limit_s = self._upstream.connect_timeout
+        loop = asyncio.get_running_loop()
+        limit = asyncio.timeout(None)
+
+        def connecting(begun: bool) -> None:
+            if limit_s is not None:
+                limit.reschedule(loop.time() + limit_s if begun else None)
+
+        request.extensions = {
+            "timeout": self._upstream.timeouts,
+            "trace": observer(
+                self._trace,
+                self._watch.sent,
+                forwarded=self._upstream.forwarded,
+                connecting=connecting,
+            ),
+        }
+        try:
+            async with limit:
+                response = await self._upstream.transport.handle_async_request(request)
+        except TimeoutError:
+            raise httpx.ConnectTimeout("") from None
+        assert isinstance(response.stream, httpx.AsyncByteStream)
+        self._paced = PacedBody(response.stream, self._trace)
+        return response
+
+    def _faults(self) -> mapped_faults:
+        upstream = self._upstream
+        return mapped_faults(self._trace, own_wire=upstream.native, forwarded=upstream.forwarded)
 
     def _framing(self, method: str, response: httpx.Response) -> Framing:
         if self._stream is not None:
@@ -202,23 +218,16 @@ class Call:
 
         Raises `UpstreamFault` when it breaks off.
         """
-        assert self._response is not None
-        trace = self._trace
-        with _faults(trace):
-            if self._stream is not None:
-                await self._stream.pump(sink)
-                return
-            async for piece in self._response.stream:  # type: ignore[union-attr] # it is async
-                at = trace.clock()
-                if piece:
-                    trace.first(Mark.FIRST_CHUNK, at)
-                    sink(piece, piece, at)
-            trace.first(Mark.UPSTREAM_RX_END, trace.clock())
+        body = self._stream or self._paced
+        assert body is not None
+        with self._faults():
+            await body.pump(sink)
 
     def resume(self) -> None:
         """Read on after the sink asked for a pause."""
-        if self._stream is not None:
-            self._stream.resume()
+        body = self._stream or self._paced
+        if body is not None:
+            body.resume()
 
     @property
     def trailers(self) -> Fields:
@@ -229,9 +238,15 @@ class Call:
         """What is known of the connection, now or, after `aclose`, when it ended."""
         if self._facts is not None:
             return self._facts
-        if self._stream is None:
-            return ConnectionFacts(http_version=self._http_version)
-        return _wire_facts(self._stream, self._http_version)
+        if self._stream is not None:
+            return _wire_facts(self._stream, self._http_version)
+        if self._paced is not None:
+            return ConnectionFacts(
+                http_version=self._http_version,
+                read_paused_ns=self._paced.read_paused_ns,
+                first_paused_at=self._paced.first_paused_at,
+            )
+        return ConnectionFacts()
 
     async def aclose(self) -> None:
         """End the exchange; keep the connection when both sides are through with it."""
@@ -240,47 +255,6 @@ class Call:
             await self._stream.aclose()
         elif self._response is not None:
             await self._response.aclose()
-
-
-class _faults(contextlib.AbstractContextManager[None]):  # noqa: N801  # reads as a function
-    """Maps httpx's exceptions to `UpstreamFault`, once, where foreign code is called."""
-
-    def __init__(self, trace: Trace) -> None:
-        self._trace = trace
-
-    def __exit__(self, _kind: object, error: BaseException | None, _tb: object) -> None:
-        if not isinstance(error, httpx.TransportError):
-            return
-        root: BaseException = error
-        while root.__cause__ is not None:
-            root = root.__cause__
-        name = type(error).__name__
-        if root is not error:
-            name = f"{name}({type(root).__name__})"
-        if isinstance(error, httpx.ConnectTimeout):
-            blame = Blame.CONNECT_TIMEOUT
-        elif isinstance(error, httpx.TimeoutException):
-            blame = Blame.IDLE_TIMEOUT
-        elif Mark.RESPONSE_HEADERS in self._trace.marks:
-            blame = Blame.ABORTED
-        else:
-            blame = Blame.UNREACHABLE
-        raise UpstreamFault(blame, name, _in_words(error, root)) from error
-
-
-def _in_words(error: httpx.TransportError, root: BaseException) -> str:
-    """What happened, without quoting anything that was sent, received or configured."""
-    if isinstance(root, ssl.SSLCertVerificationError):
-        return f"certificate not trusted: {root.verify_message or 'verification failed'}"
-    if isinstance(root, ssl.SSLError):
-        return f"TLS failed: {root.reason or type(root).__name__}"
-    if isinstance(root, socket.gaierror):
-        return f"name not resolved: {root.strerror or type(root).__name__}"
-    if isinstance(root, httpx.ProxyError) or isinstance(error, httpx.ProxyError):
-        return "proxy connect failed: the forward proxy refused"
-    if isinstance(root, OSError) and root.strerror:
-        return root.strerror
-    return str(error) or type(root).__name__
 
 
 def _wire_facts(stream: WireBody, http_version: str | None) -> ConnectionFacts:

@@ -58,12 +58,14 @@ async def open_connection(
     second. Raises `httpx.ConnectError` (cause: the operating system's or TLS's error) or
     `httpx.ConnectTimeout`; `trace.entered` then names the step that failed.
     """
+    limit = asyncio.timeout(connect_timeout)
     try:
-        async with asyncio.timeout(connect_timeout):
+        async with limit:
             return await _open(origin, trace, clock, tls, idle_timeout)
-    except TimeoutError as error:
-        raise httpx.ConnectTimeout(f"not connected within {connect_timeout:g} s") from error
-    except (OSError, ssl.SSLError, ssl.CertificateError) as error:
+    except (OSError, UnicodeError) as error:
+        # The kernel has a timeout of its own, which is an OSError like any other.
+        if limit.expired():
+            raise httpx.ConnectTimeout(f"not connected within {connect_timeout:g} s") from None
         raise httpx.ConnectError(type(error).__name__) from error
 
 

@@ -25,9 +25,7 @@ Sink = Callable[[bytes, bytes, int], bool]
 """Takes (bytes as read, payload in them, instant of the read in ns); false means "pause"."""
 
 _RESET = struct.pack("ii", 1, 0)
-_GONE = (
-    select.POLLIN | select.POLLHUP | select.POLLERR | getattr(select, "POLLRDHUP", 0)  # Linux only
-)
+_GONE = select.POLLHUP | select.POLLERR | getattr(select, "POLLRDHUP", 0)  # Linux only
 
 
 class Connection(asyncio.Protocol):
@@ -52,7 +50,7 @@ class Connection(asyncio.Protocol):
         self.last_sample: KernelSample | None = None
         self.uses = 0
         self.idle_since = 0
-        self.read_paused_ns = 0
+        self._paused_ns = 0
         self.first_paused_at: int | None = None
         self._paused_at: int | None = None
         self._writable: asyncio.Future[None] | None = None
@@ -91,7 +89,7 @@ class Connection(asyncio.Protocol):
         """Start an exchange; `informational` is called with every 1xx head."""
         self._forget()
         self.uses += 1
-        self.read_paused_ns = 0
+        self._paused_ns = 0
         self.first_paused_at = None
         self._method = method
         self._trace = trace
@@ -199,17 +197,17 @@ class Connection(asyncio.Protocol):
         """Whether an idle connection still looks alive: not closed, nothing to read, no FIN."""
         if self._lost or self._transport.is_closing():
             return False
-        if self._fd < 0:
-            return True
+        # Under TLS, bytes that wait may be a session ticket.
+        gone = _GONE | select.POLLIN if self._fd >= 0 else _GONE
         poll = select.poll()
-        poll.register(self._fd, _GONE)
+        poll.register(self._socket.fileno(), gone)
         return not poll.poll(0)
 
     def close(self, *, reset: bool = False) -> None:
         """Close at once; with a reset where unread bytes would hold up a FIN."""
         self._stop_timer()
         if self._transport is not None and not self._lost:
-            if reset and self._fd >= 0:
+            if reset:
                 self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
             self._transport.abort()
 
@@ -226,13 +224,19 @@ class Connection(asyncio.Protocol):
     def resume(self, at: int) -> None:
         """Read again."""
         if self._paused_at is not None:
-            self.read_paused_ns += at - self._paused_at
+            self._paused_ns += at - self._paused_at
             self._paused_at = None
             self._last_activity = at
             if not self._lost and not self._transport.is_closing():
                 self._transport.resume_reading()
 
     # -- facts
+
+    @property
+    def read_paused_ns(self) -> int:
+        """How long reading was paused in this exchange, up to now."""
+        running = self._clock() - self._paused_at if self._paused_at is not None else 0
+        return self._paused_ns + running
 
     def sample(self) -> KernelSample | None:
         """`TCP_INFO` of the socket, now; kept as `last_sample`, the next exchange's baseline."""
@@ -268,7 +272,9 @@ class Connection(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         """The upstream sent FIN: the end of an EOF-framed body, else a break."""
-        if self._framing is Framing.EOF and self.final_head is not None and not self._complete:
+        ends = self._framing is Framing.EOF and self.final_head is not None and not self._complete
+        # A refused write has eaten the news of a reset: what looks like FIN may have been one.
+        if ends and self.write_failed is None:
             self._complete_at(self._clock())
         return False
 

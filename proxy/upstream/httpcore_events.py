@@ -39,24 +39,49 @@ MARKS: dict[str, Mark] = {
 }
 """The instant that the event stands for."""
 
+TO_PROXY: dict[str, Mark] = {
+    "connection.start_tls.complete": Mark.CONNECT_END,
+    "http11.receive_response_headers.complete": Mark.CONNECT_END,
+}
+"""The same for what is said to a forward proxy: until it has answered, nothing is connected."""
+
 
 def observer(
-    trace: Trace, sent: Callable[[], None] | None
+    trace: Trace,
+    sent: Callable[[], None] | None,
+    *,
+    forwarded: bool = False,
+    connecting: Callable[[bool], None] | None = None,
 ) -> Callable[[str, dict[str, Any]], Awaitable[None]]:
-    """The `trace` extension of one request: stamps `trace`, tells when all is `sent`."""
+    """The `trace` extension of one request: stamps `trace`, tells when all is `sent`.
 
-    async def on_event(name: str, _info: dict[str, Any]) -> None:
+    `forwarded` says that a forward proxy is on the way. `connecting` is told true when a new
+    connection is begun and false when it carries the request.
+    """
+    asking = False
+
+    async def on_event(name: str, info: dict[str, Any]) -> None:
+        nonlocal asking
         at = trace.clock()
         # Waiting for a place in the pool emits no event: it ends with the first one.
         trace.first(Mark.POOL_READY, at)
-        step = STEPS.get(name)
+        if name == "http11.send_request_headers.started":
+            asking = info["request"].method == b"CONNECT"
+        to_proxy = (asking and name.startswith("http11.")) or (
+            forwarded and name.startswith("connection.start_tls.")
+        )
+        step = None if to_proxy else STEPS.get(name)
+        mark = (TO_PROXY if to_proxy else MARKS).get(name)
         if step is not None:
             trace.entered = step
-        mark = MARKS.get(name)
         if mark is not None:
-            # The last one counts: a CONNECT to a forward proxy goes through the same steps before.
+            # The last one counts: on the way through a proxy, connecting takes several events.
             trace.last(mark, at)
-            if mark is Mark.UPSTREAM_TX_END and sent is not None:
-                sent()
+        if connecting is not None and step is Phase.TCP:
+            connecting(True)
+        if connecting is not None and mark is Mark.UPSTREAM_TX_START:
+            connecting(False)
+        if sent is not None and mark is Mark.UPSTREAM_TX_END:
+            sent()
 
     return on_event

@@ -60,13 +60,18 @@ class Pool(Generic[C]):
         waiter: asyncio.Future[C | None] = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         try:
-            return await waiter, dead
+            granted = await waiter
         except asyncio.CancelledError:
             if waiter.done() and not waiter.cancelled():
                 self._pass_on(waiter.result())
-            else:
+            elif waiter in self._waiters:
                 self._waiters.remove(waiter)
             raise
+        if granted is not None and not granted.usable():
+            # It died on its way here; its place is free for another.
+            dead.append(granted)
+            granted = None
+        return granted, dead
 
     def release(self, connection: C) -> None:
         """Give a connection back that can carry another exchange."""

@@ -80,6 +80,7 @@ class WireTransport(httpx.AsyncBaseTransport):
         self._idle_timeout = idle_timeout
         self._pool: Pool[Connection] = Pool(limit=pool_limit, keepalive_ns=int(keepalive_s * 1e9))
         self._sweeper: asyncio.TimerHandle | None = None
+        self._closed = False
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send `request` as it stands and return with the response head."""
@@ -190,7 +191,7 @@ class WireTransport(httpx.AsyncBaseTransport):
 
     def give_back(self, connection: Connection, *, reusable: bool, reset: bool) -> None:
         """The exchange on `connection` is over; `reset` when its request was not sent whole."""
-        if reusable:
+        if reusable and not self._closed:
             self._pool.release(connection)
             self._sweep_later()
         else:
@@ -210,6 +211,7 @@ class WireTransport(httpx.AsyncBaseTransport):
 
     async def aclose(self) -> None:
         """Close the idle connections; busy ones end with their exchanges."""
+        self._closed = True
         if self._sweeper is not None:
             self._sweeper.cancel()
             self._sweeper = None

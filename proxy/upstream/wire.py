@@ -91,6 +91,9 @@ def _keep_alive(version: str, fields: Sequence[tuple[bytes, bytes]]) -> bool:
     return b"keep-alive" in listed
 
 
+_BARE_LF = re.compile(rb"(?<!\r)\n")
+
+
 class HeadReader:
     """Collects bytes until a response head is complete; bounded by `MAX_HEAD`."""
 
@@ -119,6 +122,9 @@ class HeadReader:
                 raise WireError(f"response head larger than {MAX_HEAD} bytes")
             if not self._buffer.startswith(b"HTTP/"[: len(self._buffer)]):
                 raise WireError("not an HTTP/1.1 response head")
+            if _BARE_LF.search(self._buffer, start):
+                # Nobody would ever see the end of this head.
+                raise WireError("response head with lines not ended by CRLF")
             return None
         whole, self._buffer = bytes(self._buffer), bytearray()
         return parse_head(whole[: end + 4]), whole[end + 4 :]

@@ -24,7 +24,7 @@ def test_queue() -> None:
     """The largest part is named, with its share and its source."""
     assert verdict(record()) == (
         "640 of the 812 ms to the first token (79 %) went by in the upstream's queue, "
-        "as llamacpp_timings reports."
+        "as llama.cpp reports."
     )
 
 

@@ -23,7 +23,7 @@ Files are kept in `.cache/real/`: the table, the records, the logs of both serve
 environment. TTFT_REAL_VENV names another place for the environment. Nothing leaves the machine but
 the downloads of step 1; the API key is a fake, and no real one is passed on to any process.
 
-Not covered: TLS, a long network path, other servers than llama.cpp. `tests/lab` is for these.
+Not covered: TLS, a long network path, other servers than llama.cpp.
 llama.cpp (MIT) comes in a package under the AGPL; it runs as a separate process and no part of it
 is distributed with this project.
 """

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.real import checks
 from tests.real.checks import NEAR_IN_BURST_MS, NEAR_MS, Row
-from tests.real.install import Environment, UnavailableError, prepare
+from tests.real.install import PINS, Environment, UnavailableError, prepare
 from tests.real.plan import BURST, DIRECT, LONG, LONG_AGAIN, PAIRS, PROXY, Seen, steps
 from tests.real.processes import ROOT, bare, deferred, model_server, proxy_server
 from tests.real.table import table
@@ -83,13 +83,14 @@ def _ask(environment: Environment, folder: Path, bases: Mapping[str, str]) -> li
 
 def _report(rows: Sequence[Row], complaints: Sequence[str], deferred: float, folder: Path) -> int:
     """Print and keep what was found."""
-    lines = ["", table(rows), ""]
+    pins = ", ".join(f"{name} {version}" for name, version in PINS.items())
+    lines = ["", pins, "", table(rows), ""]
     lines.append(f"Requests that the server itself counted as waiting, at most: {deferred:.0f}")
     lines += [f"FAILED  {complaint}" for complaint in complaints]
     lines.append(
         f"FAILED: {len(complaints)} complaints about {len(rows)} requests"
         if complaints
-        else f"PASSED: {len(rows)} requests, one valid record each; accounts, texts and tokens agree"
+        else f"PASSED: {len(rows)} requests, one valid record each; account, text, tokens agree"
     )
     text = "\n".join(lines)
     print(text)

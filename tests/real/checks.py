@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import jsonschema
 
 from proxy.attribution import SLACK_SHARE, SLACK_US
+from proxy.evidence.llamacpp import LLAMACPP
 from proxy.record import Record, from_json, json_schema
 from tests.real.plan import KEY, SLOTS, Ask, Seen
 from tests.support import check
@@ -141,7 +142,7 @@ def _server_time(row: Row) -> Iterator[str]:
     allowed = SLACK_US / 1000 + prompt_ms * SLACK_SHARE if trimmed else ROUNDING_MS
     if found is None or abs(found - prompt_ms) > allowed:
         yield f"preprocessing_time is {found} and the server's prompt_ms {prompt_ms}"
-    if record.grades.get("preprocessing_time") != "reported:llamacpp":
+    if record.grades.get("preprocessing_time") != f"reported:{LLAMACPP.name}":
         yield f"preprocessing_time is graded {record.grades.get('preprocessing_time')}"
     if record.nulls.get("first_token_generation") != "inside_prefill":
         yield "first_token_generation is not inside_prefill"

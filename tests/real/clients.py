@@ -174,6 +174,9 @@ def _curl(base: str, ask: Ask, watch: Watch) -> None:
 def _curl_document(document: dict[str, Any], watch: Watch) -> None:
     for choice in document.get("choices", ()):
         watch.piece((choice.get("delta") or choice.get("message") or {}).get("content"))
+    for item in document.get("output") or [document]:
+        for part in item.get("content") or ():
+            watch.piece(part.get("text"))
     delta = document.get("delta")
     if document.get("type") == "response.output_text.delta":
         watch.piece(document["delta"])

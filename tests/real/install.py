@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -42,6 +43,8 @@ def prepare(folder: Path, env: Mapping[str, str], say: Callable[[str], None]) ->
 
     Raises `UnavailableError` when something cannot be installed.
     """
+    if shutil.which("curl") is None:
+        raise UnavailableError("curl is not installed")
     venv = Path(env.get(VARIABLE) or folder / "venv")
     python = venv / "bin" / "python"
     server = _server(python)

@@ -65,7 +65,9 @@ PAIRS = (
     Ask("curl-chat-stream", "curl", "chat", stream=True),
     Ask("curl-chat-whole", "curl", "chat", stream=False),
     Ask("curl-responses-stream", "curl", "responses", stream=True),
+    Ask("curl-responses-whole", "curl", "responses", stream=False),
     Ask("curl-messages-stream", "curl", "messages", stream=True),
+    Ask("curl-messages-whole", "curl", "messages", stream=False),
 )
 """Each is made directly and through the proxy."""
 

@@ -11,16 +11,16 @@ HEADINGS = (
     *("prompt_ms", "TPOT server", "cache_n", "direct TTFT", "same text"),
 )
 LEGEND = """\
-Milliseconds. TTFT, TPOT: time to first token, time per output token after it. "diff" is client minus
-record. In brackets: not streamed, so the time until the complete response; its parts add up to it.
-The parts (network to unattr) add up to the record's TTFT. Their grades: none is measured, r reported
-by the server, ~ estimated from the socket (inferred:tcp_info), <= an upper bound from the arrival of
-the response head (inferred:header_arrival), - unknown with a reason in the record.
-prompt_ms, TPOT server (predicted_ms / (predicted_n - 1)) and cache_n are the server's own timings in
-the client's copy of the response; - where the server sends none. direct TTFT: without the proxy."""
+Milliseconds. TTFT and TPOT: time to first token, time per output token after it. diff: client minus
+record. In brackets: not streamed, so the time until the complete response.
+The parts, network to unattr, add up to the record's TTFT or response. Grades: no sign measured,
+r reported by the server, ~ estimated from the socket (inferred:tcp_info), <= upper bound from the
+arrival of the response head (inferred:header_arrival), - unknown, with a reason in the record.
+prompt_ms, TPOT server (predicted_ms / (predicted_n - 1)), cache_n: the server's own timings, from
+the client's copy of the response; - where it sends none. direct TTFT: without the proxy."""
 
 _SIGNS = {"measured": "", "inferred:tcp_info": "~", "inferred:header_arrival": "<="}
-_PARTS = (*("network_latency", "queue_delay", "preprocessing_time", "proxy_time", "unattributed"),)
+_PARTS = ("network_latency", "queue_delay", "preprocessing_time", "proxy_time", "unattributed")
 
 
 def table(rows: Iterable[Row]) -> str:

@@ -2,8 +2,6 @@
 
 import pytest
 
-from proxy.simulate.draft import written
-from proxy.simulate.payloads._api import Event
 from proxy.simulate.script import ScriptError
 
 from .client import sse
@@ -185,13 +183,6 @@ def test_line_ends() -> None:
     assert reply("tokens=2 line_end=crlf").body == lf.replace(b"\n", b"\r\n")
     assert reply("tokens=2 line_end=cr").body == lf.replace(b"\n", b"\r")
     assert len(sse(lf)) == 5
-
-
-def test_how_an_event_is_written() -> None:
-    """Name before data; a comment is a line of its own."""
-    assert written(Event({"a": "é"}, "n"), False, "lf") == 'event: n\ndata: {"a":"é"}\n\n'.encode()
-    assert written(Event("x", comment=True), False, "cr") == b": x\r\r"
-    assert written(Event({"a": 1}), True, "lf") == b'{"a":1}\n'
 
 
 def test_a_big_body_cannot_be_coded() -> None:
