@@ -13,10 +13,13 @@ class EvidenceAdapter(Protocol):
 
     `markers` are keys of a JSON object of which at least one is present, at the top, in every
     event that `from_event` can read; an adapter without markers is never asked about events.
+    `fields` are header names (lower case) of which one is present where `from_headers` finds
+    anything; an adapter without fields is never asked about headers.
     """
 
     name: str
     markers: tuple[str, ...]
+    fields: tuple[bytes, ...]
 
     def from_headers(self, headers: RawHeaders) -> tuple[Claim, ...]:
         """Claims made by response headers (or trailers), names in any case."""

@@ -15,6 +15,7 @@ class Envoy:
 
     name = "envoy"
     markers: tuple[str, ...] = ()
+    fields: tuple[bytes, ...] = (b"x-envoy-upstream-service-time",)
 
     def from_headers(self, headers: RawHeaders) -> tuple[Claim, ...]:
         """One claim per header line."""

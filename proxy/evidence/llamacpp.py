@@ -20,6 +20,7 @@ class LlamaCpp:
 
     name = "llama.cpp"
     markers: tuple[str, ...] = ("timings",)
+    fields: tuple[bytes, ...] = ()
 
     def from_headers(self, headers: RawHeaders) -> tuple[Claim, ...]:
         """Nothing."""

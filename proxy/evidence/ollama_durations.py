@@ -25,6 +25,7 @@ class OllamaDurations:
 
     name = "ollama"
     markers: tuple[str, ...] = tuple(name for name, *_ in _CLAIMS)
+    fields: tuple[bytes, ...] = ()
 
     def from_headers(self, headers: RawHeaders) -> tuple[Claim, ...]:
         """Nothing."""

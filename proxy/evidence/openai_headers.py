@@ -15,6 +15,7 @@ class OpenAiHeaders:
 
     name = "openai_headers"
     markers: tuple[str, ...] = ()
+    fields: tuple[bytes, ...] = (b"openai-processing-ms",)
 
     def from_headers(self, headers: RawHeaders) -> tuple[Claim, ...]:
         """One claim per header line."""

@@ -28,6 +28,7 @@ class ServerTiming:
 
     name = "server_timing"
     markers: tuple[str, ...] = ()
+    fields: tuple[bytes, ...] = (b"server-timing",)
 
     def from_headers(self, headers: RawHeaders) -> tuple[Claim, ...]:
         """One claim per metric with a duration, over all lines, at most 32."""
@@ -40,7 +41,7 @@ class ServerTiming:
         return tuple(claims[:_METRIC_LIMIT])
 
     def _claim(self, metric: str) -> Claim | None:
-        name, *params = (part.strip() for part in _PARAM.findall(metric))
+        name, *params = [part.strip() for part in _PARAM.findall(metric)] or [""]
         dur = _duration(params)
         if not name or dur is None:
             return None

@@ -29,6 +29,7 @@ class VllmMetrics:
 
     name = "vllm"
     markers: tuple[str, ...] = ("metrics",)
+    fields: tuple[bytes, ...] = ()
 
     def from_headers(self, headers: RawHeaders) -> tuple[Claim, ...]:
         """Nothing."""

@@ -111,8 +111,9 @@ class Proxy:
             server_header=False,
             date_header=False,
             proxy_headers=False,
-            timeout_keep_alive=int(self.config.client_keepalive_s),
-            timeout_graceful_shutdown=int(self.config.shutdown_grace_s),
+            # Fractions of a second are as good: uvicorn hands both to the loop.
+            timeout_keep_alive=self.config.client_keepalive_s,  # type: ignore[arg-type]
+            timeout_graceful_shutdown=self.config.shutdown_grace_s,  # type: ignore[arg-type]
         )
         return uvicorn.Server(config)
 

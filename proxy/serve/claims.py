@@ -11,6 +11,7 @@ CLAIM_LIMIT = 64
 
 MARKERS = frozenset(marker for adapter in ADAPTERS for marker in adapter.markers)
 """Keys of which at least one is present in every document that makes claims."""
+_FIELDS = frozenset(field for adapter in ADAPTERS for field in adapter.fields)
 _BY_EVENT = tuple((frozenset(adapter.markers), adapter) for adapter in ADAPTERS)
 
 
@@ -27,12 +28,12 @@ class Claims:
 
     def head(self, headers: RawHeaders) -> None:
         """Read the response head."""
-        for adapter in ADAPTERS:
+        for adapter in _speaking(headers):
             self._headers += self._ask(adapter, lambda it: it.from_headers(headers))
 
     def trailers(self, headers: RawHeaders) -> None:
         """Read the trailers. A total there covers the whole response: it is context."""
-        for adapter in ADAPTERS:
+        for adapter in _speaking(headers):
             for claim in self._ask(adapter, lambda it: it.from_headers(headers)):
                 self._headers += (replace(claim, kind=ClaimKind.CONTEXT),)
 
@@ -60,3 +61,11 @@ class Claims:
         except Exception:  # one source must not take the others along
             self.faults += 1
             return ()
+
+
+def _speaking(headers: RawHeaders) -> tuple[EvidenceAdapter, ...]:
+    """The adapters that find something in these headers: usually none."""
+    names = _FIELDS.intersection([name.lower() for name, _ in headers])
+    if not names:
+        return ()
+    return tuple(adapter for adapter in ADAPTERS if not names.isdisjoint(adapter.fields))

@@ -1,5 +1,6 @@
 """Everything seen of one request, until it becomes a record."""
 
+import re
 from dataclasses import dataclass, field
 
 from proxy.account import Phase, Trace
@@ -10,6 +11,17 @@ from proxy.serve.exchange import Exchange
 from proxy.serve.headers import Fields
 from proxy.serve.tap import Tap
 from proxy.upstream.client import ConnectionFacts
+
+_AUTHORITY = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*")
+_END = re.compile(rb"[?#]")
+
+
+def bare_path(target: bytes) -> str:
+    """The path of a target, for people: no query and no authority, which may hold credentials."""
+    path = _END.split(target, maxsplit=1)[0]
+    found = _AUTHORITY.match(path)
+    return path[found.end() if found else 0 :].decode("latin-1")
+
 
 UNSETTLED = Ending(Outcome.PROXY_ERROR, EndedBy.PROXY, Phase.POOL, "Unsettled")
 
@@ -34,7 +46,7 @@ class Observed:
     @property
     def path(self) -> str:
         """The path as sent to upstream, without the query."""
-        return self.joined.target.partition(b"?")[0].decode("latin-1")
+        return bare_path(self.joined.target)
 
     @property
     def title(self) -> str:

@@ -53,7 +53,9 @@ class RelayProtocol(HttpToolsProtocol):
         self._fd = -1
         self._now = 0
         self._first_byte = 0
-        self._head_bytes = 0
+        self._bodiless = 0
+        """Bytes read since a head began, or since the last piece of a body."""
+        self._read = 0
         self._in_head = True
         self._target = b""
         self._fields: list[tuple[bytes, bytes]] = []
@@ -85,10 +87,10 @@ class RelayProtocol(HttpToolsProtocol):
         self._unset_keepalive_if_required()
         if self._closing:
             return
-        if self._in_head:
-            if not self._head_bytes:
-                self._first_byte = self._now
-            self._head_bytes += len(data)
+        if self._in_head and not self._bodiless:
+            self._first_byte = self._now
+        self._read = len(data)
+        self._bodiless += self._read
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
@@ -96,7 +98,8 @@ class RelayProtocol(HttpToolsProtocol):
         except httptools.HttpParserError as error:
             self._refuse(refusal_for(error))
         else:
-            if self._in_head and self._head_bytes > self.max_head:
+            if self._bodiless > self.max_head:
+                # A head, or trailers and chunk extensions, which the parser would keep for ever.
                 self._refuse(Refusal.head_too_large(self.max_head))
 
     def eof_received(self) -> None:
@@ -170,9 +173,9 @@ class RelayProtocol(HttpToolsProtocol):
         head = self._request_head()
         upgrade = self.parser.should_upgrade()
         refusal = upgrade_refusal(head) if upgrade else None
-        if self._head_bytes > self.max_head and _size(head) > self.max_head:
+        if max(self._bodiless, self._read) > self.max_head and _size(head) > self.max_head:
             refusal = Refusal.head_too_large(self.max_head)
-        self._head_bytes = 0
+        self._bodiless = 0
         # llhttp calls every upgrade the end of keep-alive; one that is ignored is not.
         keep = (
             refusal is None
@@ -190,6 +193,7 @@ class RelayProtocol(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         """A piece of the request's body, transfer framing removed."""
+        self._bodiless = 0
         if self._receiving is not None:
             self._receiving.body_arrived(body)
 
@@ -199,6 +203,7 @@ class RelayProtocol(HttpToolsProtocol):
             # llhttp calls a request that asks for an upgrade complete before its body.
             return
         self._in_head = True
+        self._bodiless = 0
         exchange, self._receiving = self._receiving, None
         if exchange is not None:
             exchange.trailers = self._trailers

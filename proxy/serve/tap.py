@@ -97,12 +97,14 @@ class Tap:
         "_bytes",
         "_chunks",
         "_claims",
+        "_closed",
         "_comments",
         "_completing_reads",
         "_dialect",
         "_error",
         "_error_type",
         "_events",
+        "_facts",
         "_finished",
         "_first_chunk_tokens",
         "_first_kind",
@@ -159,6 +161,8 @@ class Tap:
         self._late: list[tuple[bytes, int]] = []
         self._late_bytes = 0
         self._alike = Alike()
+        self._closed = False
+        self._facts: TapFacts | None = None
         self._plain = False
         self._error: str | None = None
         self._error_type: str | None = None
@@ -267,8 +271,11 @@ class Tap:
             self._fault()
 
     def close(self) -> None:
-        """The response has ended, whichever way."""
+        """The response has ended, whichever way. Closing again does nothing."""
+        if self._closed:
+            return
         self._catch_up()
+        self._closed = True
         if self._body is None:
             return
         try:
@@ -389,7 +396,15 @@ class Tap:
 
     def facts(self) -> TapFacts:
         """What is known by now."""
-        self._catch_up()
+        if self._facts is None:
+            self._catch_up()
+            facts = self._sum_up()
+            if self._closed:
+                self._facts = facts
+            return facts
+        return self._facts
+
+    def _sum_up(self) -> TapFacts:
         usage, body = self._usage, self._body
         hidden = not self._reasoned and usage is not None and bool(usage.reasoning)
         return TapFacts(

@@ -100,3 +100,14 @@ def test_silence_claims_nothing(adapter: EvidenceAdapter) -> None:
 def test_names_are_unique() -> None:
     """A claim's source says where it came from."""
     assert len({adapter.name for adapter in ADAPTERS}) == len(ADAPTERS)
+
+
+@pytest.mark.parametrize("adapter", ADAPTERS, ids=lambda adapter: adapter.name)
+@given(headers=HEADERS)
+def test_an_adapter_finds_nothing_in_headers_that_it_does_not_name(
+    adapter: EvidenceAdapter, headers: list[tuple[bytes, bytes]]
+) -> None:
+    """So it need not be asked when none of its fields is there."""
+    others = [(name, value) for name, value in headers if name.lower() not in adapter.fields]
+
+    assert adapter.from_headers(others) == ()

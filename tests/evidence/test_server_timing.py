@@ -18,6 +18,8 @@ def claims(*lines: bytes) -> list[Said]:
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
+        (b";", []),
+        (b",;;,=", []),
         (b"gfet4t7; dur=530", [("gfet4t7", LUMP, "530", 530_000)]),
         (b"inner; dur=800", [("inner", LUMP, "800", 800_000)]),
         (b"x-originResponse;dur=700", [("x-originResponse", LUMP, "700", 700_000)]),

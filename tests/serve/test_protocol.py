@@ -1,8 +1,6 @@
 """The client's side of the wire: framing, pipelining, keep-alive, endings of a connection."""
 
 import asyncio
-from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -391,14 +389,12 @@ def test_lingering_ends_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
             client = await proxy.connect()
             await client.send(b"POST / HTTP/1.1\r\nHost: me\r\nContent-Length: 9\r\n\r\n")
             await client.head()
-            connections = proxy.proxy.server
-            assert connections is not None
-            await client.send(b"y")
-            async with asyncio.timeout(10):
-                with pytest.raises(ConnectionError):
-                    while True:
-                        await client.send(b"y")
-                        await asyncio.sleep(0.01)
+            for _ in range(1000):
+                await asyncio.sleep(0.01)
+                client.writer.write(b"y")
+                if client.writer.is_closing():
+                    return
+            raise AssertionError("the connection is still open")
 
     run(story())
 
@@ -550,9 +546,13 @@ def test_trailers_are_not_fields() -> None:
     run(story())
 
 
-def test_trailers_are_bounded_like_heads() -> None:
-    """Endless trailers are refused; they would be kept in memory until they end."""
-    trailers = b"".join(b"X-%d: %b\r\n" % (n, b"v" * 1000) for n in range(200))
+@pytest.mark.parametrize(
+    ("start", "more"),
+    [(b"0\r\n", b"X-A: v\r\n" * 20), (b"1;", b"e" * 200)],
+    ids=["trailers", "chunk extension"],
+)
+def test_what_is_neither_head_nor_body_is_bounded_like_a_head(start: bytes, more: bytes) -> None:
+    """Endless trailers or chunk extensions would have to be kept in memory until they end."""
 
     async def handle(peer: Peer) -> None:
         await peer.head()
@@ -560,17 +560,31 @@ def test_trailers_are_bounded_like_heads() -> None:
 
     async def story() -> None:
         async with upstream(handle) as up, proxied(up.url, max_head_bytes="4096") as proxy:
-            head = b"POST / HTTP/1.1\r\nHost: me\r\nTransfer-Encoding: chunked\r\n\r\n"
-            got, _ = await proxy.ask(head + b"2\r\nhi\r\n0\r\n" + trailers)
-            assert got.startswith(b"HTTP/1.1 400 ")
-            record = await proxy.record()
+            client = await proxy.connect()
+            await client.send(b"POST / HTTP/1.1\r\nHost: me\r\nTransfer-Encoding: chunked\r\n\r\n")
+            await client.send(b"2\r\nhi\r\n" + start)
+            while not proxy.records:
+                await client.send(more)
+                await asyncio.sleep(0.001)
+            assert (await client.head()).startswith(b"HTTP/1.1 400 ")
+            record = proxy.records[0]
             assert (record.outcome, record.ended_by) == ("bad_request", "client")
-            assert record.error == "TrailersTooLarge"
+            assert record.error == "HeadTooLarge"
 
     run(story())
 
 
 # -- the protocol by itself: any reads, any bytes
+
+
+class Handle:
+    """A task or a timer that nothing comes of."""
+
+    def add_done_callback(self, _callback: Any) -> None:
+        pass
+
+    def cancel(self) -> None:
+        pass
 
 
 class Wire:
@@ -585,16 +599,14 @@ class Wire:
         self.now = 0
         self.seen: list[tuple[Any, ...]] = []
         self.running: list[tuple[Exchange, Refusal | None]] = []
-        config = uvicorn.Config(self.app, log_config=None, ws="none", interface="asgi3")
-        self.protocol = RelayProtocol(
-            config,
-            ServerState(),
-            {},
-            self,
-            clock=self.clock,
-            max_head=2048,  # type: ignore[arg-type]
+        config = uvicorn.Config(
+            self.app, log_config=None, ws="none", interface="asgi3", proxy_headers=False
         )
-        self.protocol.connection_made(self)  # type: ignore[arg-type]
+        here: Any = self
+        self.protocol = RelayProtocol(
+            config, ServerState(), {}, here, clock=self.clock, max_head=2048
+        )
+        self.protocol.connection_made(here)
 
     def clock(self) -> int:
         self.now += 1000
@@ -606,11 +618,11 @@ class Wire:
         extensions = scope["extensions"]
         self.running.append((extensions["proxy.exchange"], extensions["proxy.refusal"]))
 
-    def create_task(self, _result: None) -> Any:
-        return SimpleNamespace(add_done_callback=lambda _callback: None)
+    def create_task(self, _result: None) -> Handle:
+        return Handle()
 
-    def call_later(self, _delay: float, _callback: Callable[..., None], *_args: Any) -> Any:
-        return SimpleNamespace(cancel=lambda: None)
+    def call_later(self, _delay: float, _callback: Any, *_arguments: Any) -> Handle:
+        return Handle()
 
     # the transport
 
@@ -656,9 +668,10 @@ class Wire:
             del self.running[0]
             head = exchange.head
             why = refusal.error if refusal is not None else exchange.broken
-            body = exchange.ready_body() if why is None else None
-            trailers = exchange.trailers if why is None else None
-            self.seen.append((head.method, head.target, head.fields, body, trailers, why))
+            what: tuple[Any, ...] = (head.method, head.target, why)
+            if why is None:
+                what += (head.fields, exchange.ready_body(), exchange.trailers)
+            self.seen.append(what)
             status = refusal.status if refusal is not None else 400 if exchange.broken else 200
             exchange.respond(status, b"", [(b"Content-Length", b"0")])
             exchange.finish()
@@ -720,7 +733,7 @@ def answered(pieces: list[bytes]) -> list[tuple[Any, ...]]:
     return [(*one, status) for one, status in zip(wire.seen, statuses, strict=True)]
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(one_request(), max_size=4), broken, st.lists(st.integers(0, 400), max_size=8))
 def test_any_split_gives_the_same_exchanges(
     requests: list[bytes], end: bytes, places: list[int]
@@ -733,7 +746,7 @@ def test_any_split_gives_the_same_exchanges(
     assert answered([data[at : at + 1] for at in range(len(data))]) == whole
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(
     st.lists(
         st.binary(max_size=60)

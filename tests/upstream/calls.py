@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import ipaddress
 import socket
 import ssl
 import time
@@ -207,17 +208,21 @@ def closed_port(host: str = "127.0.0.1") -> int:
 
 def resolve_to(*addresses: tuple[str, int]) -> None:
     """From now on the running loop resolves every name to these, in this order."""
+    loop = asyncio.get_running_loop()
+    original = loop.getaddrinfo
 
-    async def resolver(*_args: Any, **_options: Any) -> list[Any]:
-        found: list[Any] = []
-        for host, port in addresses:
-            v6 = ":" in host
-            family = socket.AF_INET6 if v6 else socket.AF_INET
-            address = (host, port, 0, 0) if v6 else (host, port)
-            found.append((family, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", address))
-        return found
+    async def resolver(host: str, port: int, **options: Any) -> list[Any]:
+        with contextlib.suppress(ValueError):
+            ipaddress.ip_address(host)
+            return await original(host, port, **options)
+        return [
+            (socket.AF_INET6, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (address, at, 0, 0))
+            if ":" in address
+            else (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (address, at))
+            for address, at in addresses
+        ]
 
-    asyncio.get_running_loop().getaddrinfo = resolver  # type: ignore[method-assign]
+    loop.getaddrinfo = resolver  # type: ignore[assignment]
 
 
 def has_ipv6() -> bool:

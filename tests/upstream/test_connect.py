@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-import datetime
+import datetime as dt
 import errno
 import os
 import socket
@@ -109,9 +109,7 @@ def test_a_step_that_did_not_happen_has_no_mark() -> None:
         (None, "it is not a host name"),
     ],
 )
-def test_a_name_that_does_not_resolve_failed_in_dns(
-    failure: OSError | None, words: str
-) -> None:
+def test_a_name_that_does_not_resolve_failed_in_dns(failure: OSError | None, words: str) -> None:
     """Unknown, no resolver, or no host name at all: refused before TCP, in words."""
 
     async def story() -> None:
@@ -153,7 +151,7 @@ def test_the_connect_limit_covers_every_step(ca_file: str) -> None:
         await peer.rest()
 
     async def story() -> None:
-        limit = {"connect_timeout": 0.15}
+        limit: dict[str, Any] = {"connect_timeout": 0.15}
         with black_hole() as hole:
             async with listening(silent) as server:
                 async with to(hole, **limit) as upstream:
@@ -184,7 +182,7 @@ def test_the_kernels_own_timeout_is_not_our_limit(limit: float | None) -> None:
         async def gives_up(*_args: Any) -> None:
             raise OSError(errno.ETIMEDOUT, "Connect call failed ('192.0.2.1', 443)")
 
-        asyncio.get_running_loop().sock_connect = gives_up  # type: ignore[method-assign]
+        asyncio.get_running_loop().sock_connect = gives_up  # type: ignore[assignment, method-assign]
         async with to(1, connect_timeout=limit) as upstream:
             fault, phase = await fails(upstream)
         assert (fault.blame, phase) == (Blame.UNREACHABLE, Phase.TCP)
@@ -268,7 +266,7 @@ def test_the_server_name_is_the_host(ca: trustme.CA, ca_file: str) -> None:
     run(story())
 
 
-PAST = datetime.datetime(2020, 1, 1, tzinfo=datetime.timezone.utc)
+PAST = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
 
 
 @pytest.mark.parametrize(
@@ -285,13 +283,13 @@ def test_a_certificate_that_is_not_trusted_is_told_in_words(
     ca_file: str,
     trusted: bool,
     name: str,
-    expires: datetime.datetime | None,
+    expires: dt.datetime | None,
     words: str,
 ) -> None:
     """Unknown CA, expired, wrong host: phase TLS, the reason, and what to do (B66)."""
 
     async def story() -> None:
-        not_before = None if expires is None else expires - datetime.timedelta(days=1)
+        not_before = None if expires is None else expires - dt.timedelta(days=1)
         cert = ca.issue_cert(name, not_before=not_before, not_after=expires)
         async with listening(always(OK), tls=tls_server(cert)) as server:
             resolve_to(("127.0.0.1", server.port))
