@@ -11,7 +11,7 @@ from proxy.attribution import Attribution, PathFacts, attribute
 from proxy.record import Conflict, Evidence, Outcome, Record, Tokens, ms
 from proxy.serve.ending import Ending
 from proxy.serve.identity import identify, upstream_request_id
-from proxy.serve.observed import Observed
+from proxy.serve.observed import Observed, bare_path
 from proxy.serve.tap import TapFacts
 from proxy.upstream.client import ConnectionFacts
 
@@ -20,6 +20,7 @@ TTFT_WARNING_MS, TTFT_CRITICAL_MS = 1000, 2000
 TPOT_WARNING_MS, TPOT_CRITICAL_MS = 100, 200
 _NAMES: dict[str, str] = {member: member.value for kind in (Mark, Segment) for member in kind}
 """Plain strings for members: asking an enum for its value costs 0.5 µs in Python 3.11."""
+_GAPS = ("gap_p50_ms", "gap_p99_ms", "gap_max_ms", "stalls")
 LAG_SPOILS_NS = 5_000_000
 """A loop lag of this much may have moved a stamp visibly."""
 
@@ -77,12 +78,14 @@ def to_record(
         nulls["tpot_ms"] = why_not
     gaps = facts.gaps if facts is not None and not paused else None
     if paused:
-        nulls["gap_p50_ms"] = nulls["gap_p99_ms"] = nulls["gap_max_ms"] = "slow_reader"
+        nulls.update(dict.fromkeys(_GAPS, "slow_reader"))
 
     identity = identify(exchange.head.fields)
     connection = observed.connection
     kernel = connection.kernel_at_end or connection.kernel_at_head
-    first_token_kind = facts.first_token_kind if facts is not None else None
+    first_token_kind = facts.first_token_kind if facts is not None and ttft is not None else None
+    # The target of CONNECT is an authority, which may hold credentials.
+    has_path = exchange.head.method != "CONNECT"
     return Record(
         ts=_rfc3339(observed.started_wall_ns),
         level=_level(ttft, tpot, ending),
@@ -100,9 +103,9 @@ def to_record(
         worker=service.worker,
         proxy_version=__version__,
         method=exchange.head.method or None,
-        path=_bounded(exchange.head.target.partition(b"?")[0].decode("latin-1")),
+        path=_bounded(bare_path(exchange.head.target)) if has_path else None,
         upstream=service.upstream,
-        upstream_path=_bounded(observed.path),
+        upstream_path=_bounded(observed.path) if has_path else None,
         dialect=facts.dialect if facts is not None else None,
         model=facts.model if facts is not None else None,
         stream=facts.stream if facts is not None else None,

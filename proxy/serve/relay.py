@@ -61,6 +61,7 @@ async def relay(exchange: Exchange, proxy: Relaying) -> None:
     )
     observed.inflight = proxy.ledger.enter(observed)
     stop = _Stop(exchange, tap, config.total_timeout_s)
+    ended: int | None = None
 
     try:
         # 1. Send the request as it is: same target, same fields but hop-by-hop ones and Host.
@@ -106,6 +107,7 @@ async def relay(exchange: Exchange, proxy: Relaying) -> None:
         # 4. End it as upstream did.
         exchange.write(last_bytes(framed, call.trailers))
         exchange.finish()
+        ended = clock()
         tap.trailers(call.trailers)
         tap.close()
         observed.ending = ending.of_response(
@@ -134,9 +136,9 @@ async def relay(exchange: Exchange, proxy: Relaying) -> None:
         raise
     finally:
         # 5. However it ended, it is one record.
-        end = exchange.left_at if exchange.left_at is not None else clock()
+        ended = exchange.left_at or ended or clock()
         tap.close()
-        trace.end(end)
+        trace.end(ended)
         try:
             await call.aclose()
         finally:

@@ -231,7 +231,7 @@ class Call:
 
     @property
     def trailers(self) -> Fields:
-        """Trailer fields of a complete body."""
+        """Trailer fields of a complete body, until `aclose`."""
         return self._stream.trailers if self._stream is not None else []
 
     def facts(self) -> ConnectionFacts:

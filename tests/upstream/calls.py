@@ -107,9 +107,10 @@ async def ask(
     try:
         head = await call.send(method, target, all_fields, body)
         await call.pump(sink)
+        trailers = call.trailers
     finally:
         await call.aclose()
-    return Answer(head, bytes(payload), bytes(wire), call.trailers, call.facts(), trace, interim)
+    return Answer(head, bytes(payload), bytes(wire), trailers, call.facts(), trace, interim)
 
 
 def new_trace() -> Trace:

@@ -230,13 +230,17 @@ def test_an_ipv6_literal_is_connected_to(ca: trustme.CA, ca_file: str) -> None:
     """Plain and with a certificate for the address."""
 
     async def story() -> None:
-        async with listening(always(OK), host="::1") as server:
-            async with to(server.port, host="::1") as upstream:
-                plain = await ask(upstream)
+        async with (
+            listening(always(OK), host="::1") as server,
+            to(server.port, host="::1") as upstream,
+        ):
+            plain = await ask(upstream)
         tls = tls_server(ca.issue_cert("::1"))
-        async with listening(always(OK), host="::1", tls=tls) as server:
-            async with to(server.port, host="::1", scheme="https", ca_file=ca_file) as upstream:
-                secure = await ask(upstream)
+        async with (
+            listening(always(OK), host="::1", tls=tls) as server,
+            to(server.port, host="::1", scheme="https", ca_file=ca_file) as upstream,
+        ):
+            secure = await ask(upstream)
         for answer in (plain, secure):
             assert answer.facts.family == "ipv6"
             assert str(answer.facts.address).startswith("[::1]:")
@@ -318,9 +322,11 @@ def test_a_private_ca_is_accepted_when_asked_for(
 
     async def story() -> None:
         name = "127.0.0.1" if how != "insecure" else "other.test"
-        async with listening(always(OK), tls=tls_server(ca.issue_cert(name))) as server:
-            async with to(server.port, scheme="https", **options.get(how, {})) as upstream:
-                assert (await ask(upstream)).payload == b"ok"
+        async with (
+            listening(always(OK), tls=tls_server(ca.issue_cert(name))) as server,
+            to(server.port, scheme="https", **options.get(how, {})) as upstream,
+        ):
+            assert (await ask(upstream)).payload == b"ok"
 
     run(story())
 
@@ -349,9 +355,11 @@ def test_tls_to_a_server_that_speaks_plain_http_is_told(ca_file: str) -> None:
         await peer.rest()
 
     async def story() -> None:
-        async with listening(plain) as server:
-            async with to(server.port, scheme="https", ca_file=ca_file) as upstream:
-                fault, phase = await fails(upstream)
+        async with (
+            listening(plain) as server,
+            to(server.port, scheme="https", ca_file=ca_file) as upstream,
+        ):
+            fault, phase = await fails(upstream)
         assert phase is Phase.TLS
         assert fault.detail == "TLS failed: WRONG_VERSION_NUMBER"
 
@@ -365,9 +373,11 @@ def test_an_upstream_that_hangs_up_during_the_handshake_failed_in_tls(ca_file: s
         return
 
     async def story() -> None:
-        async with listening(leaves) as server:
-            async with to(server.port, scheme="https", ca_file=ca_file) as upstream:
-                fault, phase = await fails(upstream)
+        async with (
+            listening(leaves) as server,
+            to(server.port, scheme="https", ca_file=ca_file) as upstream,
+        ):
+            fault, phase = await fails(upstream)
         assert (fault.blame, phase) == (Blame.UNREACHABLE, Phase.TLS)
         assert fault.detail
 
