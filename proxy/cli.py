@@ -127,6 +127,11 @@ def _add_serve(verbs: "argparse._SubParsersAction[_Parser]") -> None:
     add("--client-keepalive", metavar="S", help="keep idle connections of clients (75)")
     add("--shutdown-grace", metavar="S", help="let requests finish when told to stop (10)")
     add("--max-head-bytes", metavar="N", help="largest request head accepted (262144)")
+    judging = serve.add_argument_group("how latencies are judged (milliseconds, rising)")
+    add = judging.add_argument
+    add("--bands", metavar="MS,MS,MS", help="ends of instant, slight, noticeable (100,300,1000)")
+    add("--ttft-alert", metavar="MS,MS", help="TTFT of a warning, a critical one (1000,2000)")
+    add("--tpot-alert", metavar="MS,MS", help="the same per token after the first (100,200)")
     serve.set_defaults(verb=_serve)
 
 

@@ -1,4 +1,4 @@
-"""`ttft serve` as its users run it: a process of its own, with its files in a folder of the test."""
+"""`ttft serve` as its users run it: a process of its own, its files in a folder of the test."""
 
 import asyncio
 import contextlib
@@ -76,8 +76,6 @@ class Served:
 
     async def stop(self) -> int:
         """SIGTERM, and its exit code."""
-        for client in self.clients:
-            client.close()
         self.signal(signal.SIGTERM)
         return await self.ended()
 
@@ -129,6 +127,8 @@ async def serve(folder: Path, upstream: str, *arguments: str, **env: str) -> Asy
         await this.says(b"base_url")
         yield this
     finally:
+        for client in this.clients:
+            client.close()
         if this.process.returncode is None:
             await this.stop()
         await asyncio.gather(*reading)

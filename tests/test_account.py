@@ -68,9 +68,10 @@ def test_an_early_reply_cuts_the_upload() -> None:
 
 def test_a_request_that_died_while_resolving_spent_its_time_on_dns() -> None:
     """The step that was under way gets the time that no mark ended."""
-    assert tile(
-        {Mark.POOL_READY: 1, Mark.REQUEST_END: 0}, 5_000_000, Phase.DNS
-    ) == {Phase.POOL: 1, Phase.DNS: 5_000_000 - 1}
+    assert tile({Mark.POOL_READY: 1, Mark.REQUEST_END: 0}, 5_000_000, Phase.DNS) == {
+        Phase.POOL: 1,
+        Phase.DNS: 5_000_000 - 1,
+    }
 
 
 marks_of_any_kind = st.dictionaries(st.sampled_from(Mark), st.integers(0, 10_000_000))

@@ -44,9 +44,7 @@ ONLY_IN: dict[str, set[str]] = {
 
 TESTED_ELSEWHERE: dict[str, str] = {
     "__main__.py": "test_cli.py",
-    "serve/app.py": "e2e",
-    "serve/relay.py": "e2e",
-    "serve/observed.py": "e2e",
+    "evidence/_api.py": "contract/test_evidence.py",
 }
 """Files without a test of their own, and what tests them instead."""
 

@@ -11,18 +11,19 @@ from proxy.attribution import Attribution, PathFacts, attribute
 from proxy.record import Conflict, Evidence, Outcome, Record, Tokens, ms
 from proxy.serve.ending import Ending
 from proxy.serve.identity import identify, upstream_request_id
+from proxy.serve.judgement import Thresholds
 from proxy.serve.observed import Observed, bare_path
 from proxy.serve.tap import TapFacts
 from proxy.upstream.client import ConnectionFacts
 
-BANDS_MS = ((100, "instant"), (300, "slight"), (1000, "noticeable"))
-TTFT_WARNING_MS, TTFT_CRITICAL_MS = 1000, 2000
-TPOT_WARNING_MS, TPOT_CRITICAL_MS = 100, 200
 _NAMES: dict[str, str] = {member: member.value for kind in (Mark, Segment) for member in kind}
 """Plain strings for members: asking an enum for its value costs 0.5 µs in Python 3.11."""
 _GAPS = ("gap_p50_ms", "gap_p99_ms", "gap_max_ms", "stalls")
 LAG_SPOILS_NS = 5_000_000
 """A loop lag of this much may have moved a stamp visibly."""
+
+
+DEFAULTS = Thresholds()
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,7 @@ class Service:
     label: str | None = None
     route: str | None = None
     via_proxy: bool = False
+    thresholds: Thresholds = DEFAULTS
 
 
 def to_record(
@@ -88,7 +90,7 @@ def to_record(
     has_path = exchange.head.method != "CONNECT"
     return Record(
         ts=_rfc3339(observed.started_wall_ns),
-        level=_level(ttft, tpot, ending),
+        level=service.thresholds.level(ttft, tpot, ending.outcome),
         msg=_message(ttft, account, ending, observed.status),
         request_id=request_id,
         route=service.route,
@@ -124,7 +126,7 @@ def to_record(
         tpot_ms=_ms(tpot),
         duration_ms=ms(end),
         relay_delay_ms=_ms(_us(observed.relay_delay_ns)),
-        band=_band(ttft),
+        band=service.thresholds.band(ttft),
         segments_ms={_NAMES[segment]: _ms(us) for segment, us in account.segments.items()},
         grades={_NAMES[segment]: grade for segment, grade in account.grades.items()},
         bounds_ms={
@@ -234,28 +236,6 @@ def _tpot_us(
     if after_first < 1:
         return None, "too_few_tokens"
     return round((marks[Mark.LAST_TOKEN] - marks[Mark.FIRST_TOKEN]) / after_first), None
-
-
-def _band(ttft_us: int | None) -> str | None:
-    if ttft_us is None:
-        return None
-    for limit_ms, name in BANDS_MS:
-        if ttft_us < limit_ms * 1000 or (name == "noticeable" and ttft_us == limit_ms * 1000):
-            return name
-    return "needs_work"
-
-
-_HARMLESS = (Outcome.OK, Outcome.REDIRECT, Outcome.CLIENT_DISCONNECT)
-
-
-def _level(ttft_us: int | None, tpot_us: int | None, ending: Ending) -> str:
-    if ending.outcome not in _HARMLESS:
-        return "error"
-    if (ttft_us or 0) >= TTFT_CRITICAL_MS * 1000 or (tpot_us or 0) >= TPOT_CRITICAL_MS * 1000:
-        return "critical"
-    if (ttft_us or 0) >= TTFT_WARNING_MS * 1000 or (tpot_us or 0) >= TPOT_WARNING_MS * 1000:
-        return "warning"
-    return "info"
 
 
 def _message(ttft_us: int | None, account: Attribution, ending: Ending, status: int | None) -> str:

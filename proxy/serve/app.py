@@ -13,7 +13,7 @@ from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from proxy.account import Clock, Mark
 from proxy.record import Record
@@ -26,7 +26,7 @@ from proxy.serve.observed import Observed
 from proxy.serve.protocol import RelayProtocol
 from proxy.serve.relay import Relaying, refuse, relay
 from proxy.upstream.client import Upstream
-from proxy.upstream.connect import Origin
+from proxy.upstream.connect import Origin, rehearse
 
 
 class Proxy:
@@ -71,6 +71,7 @@ class Proxy:
             worker=os.getpid(),
             label=config.label,
             via_proxy=config.forward_proxy is not None,
+            thresholds=config.thresholds,
         )
         self._relaying = Relaying(
             config=config,
@@ -85,7 +86,7 @@ class Proxy:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI: requests go to the relay, everything else to Starlette."""
         if scope["type"] != "http":
-            await self._starlette(scope, receive, send)
+            await self._starlette(scope, receive, _unless_cancelled(send))
             return
         exchange = scope["extensions"]["proxy.exchange"]
         refusal = scope["extensions"]["proxy.refusal"]
@@ -121,6 +122,7 @@ class Proxy:
     async def _lifespan(self, _app: Any) -> AsyncIterator[None]:
         # Importing the decoders takes 30 ms, which no stream should have to wait for.
         warming = asyncio.get_running_loop().run_in_executor(None, warm_up)
+        await rehearse(self._clock)
         # What was imported stays: the collector need not look at it again in every pass.
         gc.collect()
         gc.freeze()
@@ -139,3 +141,14 @@ class Proxy:
             dropped=self._dropped(),
         )
         self._emit(record)
+
+
+def _unless_cancelled(send: Send) -> Send:
+    """Whoever does not wait for the shutdown cancels it: no failure that anybody must read of."""
+
+    async def unless_cancelled(message: Message) -> None:
+        task = asyncio.current_task()
+        if task is None or not task.cancelling():
+            await send(message)
+
+    return unless_cancelled

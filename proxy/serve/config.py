@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from proxy.serve.address import (
@@ -23,6 +24,7 @@ from proxy.serve.address import (
     parse_upstream,
     proxy_from_environment,
 )
+from proxy.serve.judgement import BANDS_MS, TPOT_MS, TTFT_MS, Thresholds
 
 _ABSOLUTE = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*")
 _TAG = re.compile(rb"/t/([A-Za-z0-9._-]{1,64})(?=[/?]|\Z)")
@@ -85,6 +87,14 @@ class Config:
     client_keepalive_s: float = 75.0
     shutdown_grace_s: float = 10.0
     max_head_bytes: int = 256 * 1024
+    bands_ms: tuple[float, ...] = BANDS_MS
+    ttft_alert_ms: tuple[float, ...] = TTFT_MS
+    tpot_alert_ms: tuple[float, ...] = TPOT_MS
+
+    @property
+    def thresholds(self) -> Thresholds:
+        """The three of them as one value."""
+        return Thresholds(self.bands_ms, self.ttft_alert_ms, self.tpot_alert_ms)
 
     @classmethod
     def load(cls, flags: Mapping[str, str | bool | None], env: Mapping[str, str]) -> "Config":
@@ -192,6 +202,22 @@ def _seconds(value: str) -> float:
     return seconds
 
 
+def _milliseconds(count: int, example: str) -> Callable[[str], tuple[float, ...]]:
+    def parse(value: str) -> tuple[float, ...]:
+        try:
+            found = tuple(float(part) for part in value.split(","))
+        except ValueError:
+            found = ()
+        if len(found) != count or not all(0 < a < b < 1e9 for a, b in pairwise(found)):
+            raise ValueError(
+                f"{value[:40]!r} is not {count} rising numbers of milliseconds. "
+                f"Use for example {example}."
+            )
+        return found
+
+    return parse
+
+
 def _limit(value: str) -> float | None:
     return None if value.lower() in ("none", "off") else _seconds(value) or None
 
@@ -227,6 +253,9 @@ SETTINGS: dict[str, Setting] = {
     "keepalive": _setting("keepalive", _seconds, "keepalive_s"),
     "client_keepalive": _setting("client_keepalive", _seconds, "client_keepalive_s"),
     "shutdown_grace": _setting("shutdown_grace", _seconds, "shutdown_grace_s"),
+    "bands": _setting("bands", _milliseconds(3, "100,300,1000"), "bands_ms"),
+    "ttft_alert": _setting("ttft_alert", _milliseconds(2, "1000,2000"), "ttft_alert_ms"),
+    "tpot_alert": _setting("tpot_alert", _milliseconds(2, "100,200"), "tpot_alert_ms"),
     "max_head_bytes": _setting("max_head_bytes", _whole(1024, 16 * 1024 * 1024, 262144)),
 }
 """Every setting by the name that flags use."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-HIGH_WATER = 64 * 1024
+HIGH_WATER = 256 * 1024
 """Bytes of upload that may wait here before reading from the client pauses."""
 
 

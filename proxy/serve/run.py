@@ -30,9 +30,12 @@ def run(config: Config) -> int:
     log = RecordLog(config.log, clock=_clock, announce=say.warning)
     try:
         proxy = Proxy(config, clock=_clock, wall=_wall, emit=log.emit, dropped=lambda: log.dropped)
-        listener = _listen(config.host, config.port)
-    except (ImportError, ssl.SSLError) as error:
+    except ImportError as error:
         return _fail(str(error))
+    except OSError as error:  # ssl.SSLError is one
+        return _fail(_why_no_tls(config, error))
+    try:
+        listener = _listen(config.host, config.port)
     except OSError as error:
         return _fail(_why_not(config, error))
     port = listener.getsockname()[1]
@@ -78,6 +81,13 @@ def _listen(host: str, port: int) -> socket.socket:
         raise
     listener.setblocking(False)
     return listener
+
+
+def _why_no_tls(config: Config, error: OSError) -> str:
+    if config.ca_file is None:
+        return f"cannot set up TLS: {error.strerror or type(error).__name__}."
+    why = "it holds no usable certificate" if isinstance(error, ssl.SSLError) else error.strerror
+    return f"cannot use the CA file {config.ca_file}: {why}. Expected certificates in PEM form."
 
 
 def _why_not(config: Config, error: OSError) -> str:

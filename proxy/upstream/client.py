@@ -5,7 +5,6 @@ httpcore's transport stands in and its trace events fill the same marks. That pa
 early replies, no `TCP_INFO`, and frames bodies anew.
 """
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -15,10 +14,16 @@ import httpx
 from proxy.account import Clock, Mark, Trace
 from proxy.upstream.connect import Origin, tls_context
 from proxy.upstream.connection import Sink
-from proxy.upstream.fallback import ExactUrl, PacedBody, fallback_transport
+from proxy.upstream.fallback import (
+    Connecting,
+    ExactUrl,
+    PacedBody,
+    fallback_transport,
+)
 from proxy.upstream.faults import Blame, UpstreamFault, mapped_faults
 from proxy.upstream.httpcore_events import observer
 from proxy.upstream.kernel import KernelSample
+from proxy.upstream.orphans import reset_orphans
 from proxy.upstream.transport import RequestBody, Watch, WireBody, WireTransport
 from proxy.upstream.wire import Framing, Head
 
@@ -93,6 +98,7 @@ class Upstream:
         self.url = httpx.URL(scheme=origin.scheme, host=origin.host, port=origin.port)
         self.native = not (http2 or forward_proxy)
         self.forwarded = forward_proxy is not None
+        self.http2 = http2
         self.connect_timeout = connect_timeout
         # Who waits for a place in the pool waits for us, not for upstream.
         self.timeouts = httpx.Timeout(idle_timeout, connect=connect_timeout, pool=None).as_dict()
@@ -175,29 +181,19 @@ class Call:
         )
 
     async def _fall_back(self, request: httpx.Request) -> httpx.Response:
-        """Send through httpcore, and limit all of connecting: it has no limit on some proxies."""
-        limit_s = self._upstream.connect_timeout
-        loop = asyncio.get_running_loop()
-        limit = asyncio.timeout(None)
-
-        def connecting(begun: bool) -> None:
-            if limit_s is not None:
-                limit.reschedule(loop.time() + limit_s if begun else None)
-
+        upstream = self._upstream
+        connecting = Connecting(upstream.connect_timeout)
         request.extensions = {
-            "timeout": self._upstream.timeouts,
+            "timeout": upstream.timeouts,
             "trace": observer(
                 self._trace,
                 self._watch.sent,
-                forwarded=self._upstream.forwarded,
+                forwarded=upstream.forwarded,
                 connecting=connecting,
             ),
         }
-        try:
-            async with limit:
-                response = await self._upstream.transport.handle_async_request(request)
-        except TimeoutError:
-            raise httpx.ConnectTimeout("") from None
+        async with connecting:
+            response = await upstream.transport.handle_async_request(request)
         assert isinstance(response.stream, httpx.AsyncByteStream)
         self._paced = PacedBody(response.stream, self._trace)
         return response
@@ -253,8 +249,11 @@ class Call:
         self._facts = self.facts()
         if self._stream is not None:
             await self._stream.aclose()
-        elif self._response is not None:
+            return
+        if self._response is not None:
             await self._response.aclose()
+        if self._upstream.http2 and Mark.UPSTREAM_RX_END not in self._trace.marks:
+            await reset_orphans(self._upstream.transport)
 
 
 def _wire_facts(stream: WireBody, http_version: str | None) -> ConnectionFacts:

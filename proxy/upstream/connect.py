@@ -1,6 +1,7 @@
 """Opening a connection in separately stamped steps: DNS, TCP, TLS."""
 
 import asyncio
+import contextlib
 import ipaddress
 import os
 import socket
@@ -67,6 +68,26 @@ async def open_connection(
         if limit.expired():
             raise httpx.ConnectTimeout(f"not connected within {connect_timeout:g} s") from None
         raise httpx.ConnectError(type(error).__name__) from error
+
+
+async def rehearse(clock: Clock) -> None:
+    """Connect once to ourselves, so that the first request does not pay for first-time work.
+
+    Imports and caches of a first connection take several milliseconds, which the account would
+    call network. Does nothing where the loopback interface cannot be used.
+    """
+    with contextlib.suppress(OSError, httpx.TransportError), socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(1)
+        connection = await open_connection(
+            Origin("http", *listener.getsockname()),
+            Trace(clock, clock()),
+            clock=clock,
+            tls=None,
+            connect_timeout=1.0,
+            idle_timeout=None,
+        )
+        connection.close()
 
 
 async def _open(

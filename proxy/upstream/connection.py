@@ -138,6 +138,11 @@ class Connection(asyncio.Protocol):
         """Whether everything written is in the kernel's hands (or was refused)."""
         return not self._write_paused
 
+    @property
+    def backlog(self) -> int:
+        """Bytes written that the kernel has not taken yet."""
+        return 0 if self._lost else int(self._transport.get_write_buffer_size())
+
     async def head(self) -> Head:
         """The final response head."""
         assert self._head is not None

@@ -4,6 +4,8 @@ import asyncio
 import importlib.util
 import ssl
 from collections.abc import AsyncIterable
+from types import TracebackType
+from typing import Any
 
 import httpx
 
@@ -65,6 +67,49 @@ class ExactUrl(httpx.URL):
     def raw_path(self) -> bytes:
         """The target."""
         return self._target
+
+
+class Connecting:
+    """What httpcore leaves undone while it connects, as a context around one request.
+
+    All of connecting is limited to `limit_s` seconds: httpcore does not limit the talk with a SOCKS
+    proxy at all. And when it fails, what was opened is closed. Raises `httpx.ConnectTimeout`.
+    """
+
+    def __init__(self, limit_s: float | None) -> None:
+        self._limit_s = limit_s
+        self._limit = asyncio.timeout(None)
+        self._opened: Any = None
+
+    def begun(self) -> None:
+        """A new connection is begun."""
+        if self._limit_s is not None:
+            self._limit.reschedule(asyncio.get_running_loop().time() + self._limit_s)
+
+    def opened(self, stream: Any) -> None:
+        """TCP is connected."""
+        self._opened = stream
+
+    def over(self) -> None:
+        """The connection carries the request."""
+        self._opened = None
+        self._limit.reschedule(None)
+
+    async def __aenter__(self) -> None:
+        await self._limit.__aenter__()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error is not None and self._opened is not None:
+            await self._opened.aclose()
+        try:
+            await self._limit.__aexit__(kind, error, traceback)
+        except TimeoutError:
+            raise httpx.ConnectTimeout("") from None
 
 
 class PacedBody:

@@ -76,7 +76,7 @@ class mapped_faults(contextlib.AbstractContextManager[None]):  # noqa: N801  # r
         if isinstance(root, ssl.SSLCertVerificationError):
             return f"certificate not trusted: {_untrusted(root)}"
         if isinstance(root, ssl.SSLError):
-            return f"TLS failed: {root.reason or type(root).__name__}"
+            return f"TLS failed: {getattr(root, 'reason', None) or type(root).__name__}"
         if isinstance(root, socket.gaierror):
             return f"name not resolved: {root.strerror or type(root).__name__}"
         if isinstance(root, UnicodeError):
@@ -88,7 +88,8 @@ class mapped_faults(contextlib.AbstractContextManager[None]):  # noqa: N801  # r
             return os.strerror(root.errno)
         if self._own_wire:
             return str(error) or type(root).__name__
-        return _FOREIGN_WORDS.get(_name(error, root), _FOREIGN_WORDS.get(type(error).__name__, ""))
+        kinds = (_name(error, root), type(error).__name__)
+        return next((_FOREIGN_WORDS[kind] for kind in kinds if kind in _FOREIGN_WORDS), _BROKE)
 
 
 _FOREIGN_WORDS = {
@@ -99,10 +100,7 @@ _FOREIGN_WORDS = {
     "StreamReset": "upstream reset this stream",
     "ConnectionTerminated": "upstream ended the HTTP/2 connection",
 }
-_FOREIGN_WORDS |= dict.fromkeys(
-    ("ReadError", "WriteError", "CloseError", "RemoteProtocolError", "LocalProtocolError"),
-    "the connection broke, or what came is not HTTP",
-)
+_BROKE = "the connection broke, or what came is not HTTP"
 
 
 def _root(error: BaseException) -> BaseException:
@@ -112,6 +110,9 @@ def _root(error: BaseException) -> BaseException:
             error = error.exceptions[0]
         elif error.__cause__ is not None:
             error = error.__cause__
+        elif error.args and isinstance(error.args[0], BaseException):
+            # httpcore's pool drops the cause; its exceptions carry it as their argument.
+            error = error.args[0]
         else:
             return error
 

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from proxy.account import Mark, Phase, Trace
+from proxy.upstream.fallback import Connecting
 
 STEPS: dict[str, Phase] = {
     "connection.connect_tcp.started": Phase.TCP,
@@ -51,12 +52,11 @@ def observer(
     sent: Callable[[], None] | None,
     *,
     forwarded: bool = False,
-    connecting: Callable[[bool], None] | None = None,
+    connecting: Connecting | None = None,
 ) -> Callable[[str, dict[str, Any]], Awaitable[None]]:
     """The `trace` extension of one request: stamps `trace`, tells when all is `sent`.
 
-    `forwarded` says that a forward proxy is on the way. `connecting` is told true when a new
-    connection is begun and false when it carries the request.
+    `forwarded` says that a forward proxy is on the way; `connecting` is told how that goes.
     """
     asking = False
 
@@ -77,10 +77,13 @@ def observer(
         if mark is not None:
             # The last one counts: on the way through a proxy, connecting takes several events.
             trace.last(mark, at)
-        if connecting is not None and step is Phase.TCP:
-            connecting(True)
-        if connecting is not None and mark is Mark.UPSTREAM_TX_START:
-            connecting(False)
+        if connecting is not None:
+            if name.endswith(".connect_tcp.started"):
+                connecting.begun()
+            elif name.endswith(".connect_tcp.complete"):
+                connecting.opened(info["return_value"])
+            elif mark is Mark.UPSTREAM_TX_START:
+                connecting.over()
         if sent is not None and mark is Mark.UPSTREAM_TX_END:
             sent()
 

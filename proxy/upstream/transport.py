@@ -20,6 +20,8 @@ from proxy.upstream.pool import Pool
 from proxy.upstream.wire import Framing, Head
 
 _SWEEP_S = 5.0
+_BACKLOG = 256 * 1024
+"""Bytes of an upload that may wait for the kernel before the next piece is taken."""
 
 
 class RequestBody(httpx.AsyncByteStream):
@@ -173,7 +175,8 @@ class WireTransport(httpx.AsyncBaseTransport):
         if body is not None:
             async for part in body:
                 connection.write(b"%x\r\n%b\r\n" % (len(part), part) if chunked else part)
-                await connection.drain()
+                if connection.backlog > _BACKLOG:
+                    await connection.drain()
             if chunked:
                 trailers = b"".join(b"%b: %b\r\n" % field for field in body.trailers)
                 connection.write(b"0\r\n" + trailers + b"\r\n")

@@ -1,7 +1,6 @@
 """`python -m tests.bench`: measure, print Markdown. Progress goes to standard error."""
 
 import argparse
-import asyncio
 import gc
 import os
 import platform
@@ -9,6 +8,7 @@ import resource
 import sys
 import time
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 
 import uvloop
@@ -33,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     _many_files()
     where = cores()
     os.sched_setaffinity(0, {where.load})
-    peers, unavailable = _prepare(arguments.only)
+    peers, unavailable = _prepare(arguments.only, quick=arguments.quick)
     results = Results()
     chosen = [
         workload
@@ -49,13 +49,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         rounds = arguments.rounds or (1 if arguments.quick else workload.rounds)
         for number in range(rounds):
             _say(f"{(_clock() - begin) / 1e9:6.0f} s  {workload.name}, {number + 1} of {rounds}")
-            results.add(
-                workload.name, _round(workload, number, peers, results, where, arguments.quick)
-            )
+            found, gone = _round(workload, number, peers, results, where, arguments.quick)
+            results.add(workload.name, found)
+            for row, reason in gone.items():
+                unavailable[row] = reason
+                del peers[row]
     cold = None
     if OURS in peers and (not arguments.workloads or "start" in arguments.workloads):
         _say("start")
-        cold = startup.measure(peers[OURS], where, _clock, 3 if arguments.quick else STARTS)
+        try:
+            cold = startup.measure(peers[OURS], where, _clock, 3 if arguments.quick else STARTS)
+        except UnavailableError as reason:
+            unavailable[f"{OURS}, start"] = str(reason)
     command = " ".join(["python -m tests.bench", *(sys.argv[1:] if argv is None else argv)])
     versions = {row: peer.version for row, peer in peers.items() if row != NONE}
     setting = Setting(command, arguments.date, _machine(where), versions, unavailable)
@@ -73,19 +78,23 @@ def _round(
     results: Results,
     where: Cores,
     quick: bool,
-) -> dict[str, Numbers]:
-    """Every row once, beginning with another one each time."""
+) -> tuple[dict[str, Numbers], dict[str, str]]:
+    """Every row once, another one first each time; and those that do not start, and why."""
     found: dict[str, Numbers] = {}
+    gone: dict[str, str] = {}
     names = list(peers)
     for row in names[number % len(names) :] + names[: number % len(names)]:
         if row in workload.skip or (row in SLOW and number >= SLOW_ROUNDS):
             continue
         try:
             found[row] = uvloop.run(_run(workload, peers[row], where, seed=number, quick=quick))
-        except (UnfinishedError, UnavailableError) as reason:
+        except UnfinishedError as reason:
             results.cell(workload.name, row).note = str(reason)
             _say(f"          {row}: {reason}")
-    return found
+        except UnavailableError as reason:
+            gone[row] = str(reason)
+            _say(f"          {row}: {reason}")
+    return found, gone
 
 
 async def _run(workload: Workload, peer: Peer, where: Cores, *, seed: int, quick: bool) -> Numbers:
@@ -99,11 +108,14 @@ async def _run(workload: Workload, peer: Peer, where: Cores, *, seed: int, quick
             gc.enable()
 
 
-def _prepare(only: Sequence[str] | None) -> tuple[dict[str, Peer], dict[str, str]]:
+def _prepare(only: Sequence[str] | None, *, quick: bool) -> tuple[dict[str, Peer], dict[str, str]]:
     peers: dict[str, Peer] = {}
     unavailable: dict[str, str] = {}
     for row in NAMES:
         if row != NONE and only and row not in only:
+            continue
+        if quick and not only and row in SLOW:
+            unavailable[row] = "left out of the quick pass"
             continue
         try:
             peers[row] = prepare(row, os.environ, _say)
@@ -156,7 +168,7 @@ def _machine(where: Cores) -> str:
     return (
         f"{os.cpu_count()} cores, load on {where.load}, proxy on {where.proxy}{shared}; "
         f"{platform.system()} {platform.release()} {platform.machine()}; "
-        f"Python {platform.python_version()}, uvloop {uvloop.__version__}"
+        f"Python {platform.python_version()}, uvloop {version('uvloop')}"
     )
 
 

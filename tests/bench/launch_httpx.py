@@ -1,5 +1,6 @@
 """The same product with httpx's default transport: `python -m tests.bench.launch_httpx` + flags."""
 
+import signal
 import sys
 import time
 
@@ -27,6 +28,8 @@ def main(upstream: str, port: str, log_file: str) -> None:
         pool_limit=config.pool_limit,
         keepalive_s=config.keepalive_s,
     )
+    # uvicorn raises a signal that it caught once more at its end.
+    signal.signal(signal.SIGTERM, lambda _number, _frame: None)
     try:
         uvloop.run(_serve(proxy, _listen(config.host, config.port), log.reopen))
     finally:

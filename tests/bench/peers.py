@@ -97,6 +97,8 @@ model_list:
       model: openai/bench
       api_base: http://127.0.0.1:{upstream}/v1
       api_key: sk-bench
+general_settings:
+  dangerously_permit_weak_or_unset_master_key: true
 """
 
 

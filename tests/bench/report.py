@@ -46,6 +46,14 @@ SUMMARY = (
     ("peak memory MB", "open", "peak_mb"),
 )
 
+PREFACE = """\
+The load and the simulated model API run on one core; the proxy has the other one to itself and is
+started anew for each run. CPU is what the kernel counts for the proxy's processes. Numbers are
+medians over the rounds (least to most). "Added" is the difference to the row `none` of the same
+round. Where the proxy core is not busy to nearly 100 % at saturation, the load and not the proxy
+limits `requests/s`; `requests per CPU second` holds all the same.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Setting:
@@ -64,12 +72,7 @@ def report(results: Results, startup: Startup | None, setting: Setting) -> str:
     parts = [
         "# Benchmarks\n",
         f"`{setting.command}`, {setting.date}  \n{setting.machine}  \n{versions}\n",
-        "The load and the simulated model API run on one core; the proxy has the other one to "
-        "itself and is started anew for each run. CPU is what the kernel counts for the proxy's "
-        'processes. Numbers are medians over the rounds (least to most). "Added" is the '
-        "difference to the row `none` of the same round. Where the load core is busy to more than "
-        "about 85 % it, and not the proxy, limits `requests/s`; `requests per CPU second` holds "
-        "all the same.\n",
+        PREFACE,
         "## Goals\n",
         _goals(results, startup),
         "## In short\n",

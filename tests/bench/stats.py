@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 
 def quantile(values: Sequence[float], share: float) -> float:
@@ -62,7 +63,4 @@ def split(one: Work, other: Work) -> tuple[float, float]:
 
 def gap_errors(arrivals: Sequence[int], gap_ns: int) -> list[int]:
     """How far each gap between arrivals (ns) is from the scripted one, without sign."""
-    return [
-        abs(later - earlier - gap_ns)
-        for earlier, later in zip(arrivals, arrivals[1:], strict=False)
-    ]
+    return [abs(later - earlier - gap_ns) for earlier, later in pairwise(arrivals)]

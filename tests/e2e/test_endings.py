@@ -310,16 +310,18 @@ def test_the_list_is_long_enough_to_mean_something() -> None:
 def test_shutdown_cuts_what_does_not_end_in_time_and_records_it() -> None:
     """A short stream completes within the grace time; an endless one is cut, uncleanly (B64)."""
 
+    arrived: list[Peer] = []
+
     async def handle(peer: Peer) -> None:
         await request(peer)
         await peer.send(SSE + TOKEN)
-        if up.connections == 1:
+        if not arrived:
+            arrived.append(peer)
             await peer.rest()
         await asyncio.sleep(0.2)
         await peer.send(DONE + END)
 
     async def story() -> None:
-        nonlocal up
         async with upstream(handle) as up, proxied(up.url, shutdown_grace="1") as proxy:
             endless = await proxy.connect()
             await endless.send(POST)
@@ -337,5 +339,4 @@ def test_shutdown_cuts_what_does_not_end_in_time_and_records_it() -> None:
                 ("proxy_shutdown", "proxy"),
             ]
 
-    up = None  # type: ignore[assignment]  # set by the story
     run(story())

@@ -145,11 +145,11 @@ def stage() -> Iterator[Stage]:
 
         async def start() -> Stage:
             async def answer(peer: Peer) -> None:
-                await stage.answer(peer)
+                await this.answer(peer)
 
             up = await stack.enter_async_context(upstream(answer))
-            stage = Stage(loop, await stack.enter_async_context(proxied(up.url)), up, answer)
-            return stage
+            this = Stage(loop, await stack.enter_async_context(proxied(up.url)), up, answer)
+            return this
 
         yield loop.run(start())
         loop.run(stack.aclose())

@@ -5,7 +5,7 @@ As a process (`python -m tests.lab.client`) it takes `Plan` as msgpack on standa
 stamps are as good as a Python program can take them.
 """
 
-import select
+import selectors
 import socket
 import sys
 import time
@@ -46,6 +46,8 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     lane: str
     connected: bool
     """A connection was made for it."""
+    closes: bool
+    """The server closes the connection behind it."""
     sent_at: int
     """The last byte was handed to the kernel."""
     wall_ahead: int
@@ -102,12 +104,12 @@ class _Lane:
             return None
         whole = b"".join(self._data)
         ask, self.ask = self.ask, None
-        if b"connection: close\r\n" in whole.partition(b"\r\n\r\n")[0].lower() + b"\r\n":
-            self.close()
+        head = whole.partition(b"\r\n\r\n")[0].lower() + b"\r\n"
         return Reply(
             trace=ask.trace,
             lane=ask.lane,
             connected=self._connected,
+            closes=b"connection: close\r\n" in head,
             sent_at=self._sent_at,
             wall_ahead=self._wall_ahead,
             reads=self._reads,
@@ -139,8 +141,7 @@ def _play_step(step: list[Ask], lanes: dict[str, _Lane]) -> Iterable[Reply]:
         lanes.setdefault(ask.lane, _Lane()).waiting.append(ask)
     mine = [lanes[name] for name in dict.fromkeys(ask.lane for ask in step)]
     started = last = _clock()
-    poll = select.epoll()
-    reading: dict[int, _Lane] = {}
+    poll = selectors.DefaultSelector()
     replies: list[Reply] = []
     while len(replies) < len(step):
         now = _clock()
@@ -152,19 +153,17 @@ def _play_step(step: list[Ask], lanes: dict[str, _Lane]) -> Iterable[Reply]:
                 next_ms = min(next_ms, wait_ms)
                 continue
             opened = lane.send(lane.waiting.popleft())
-            if opened.fileno() not in reading:
-                poll.register(opened.fileno(), select.EPOLLIN)
-            reading[opened.fileno()] = lane
+            if opened not in poll.get_map():
+                poll.register(opened, selectors.EVENT_READ, lane)
             next_ms, last = 0.0, now
-        for number, _ in poll.poll(next_ms / 1000):
-            lane = reading[number]
-            reply = lane.read()
+        for key, _ in poll.select(next_ms / 1000):
+            reply = key.data.read()
             last = _clock()
             if reply is not None:
                 replies.append(reply)
-                if lane.socket is None:
-                    # The kernel forgets a closed descriptor by itself.
-                    del reading[number]
+                if reply.closes:
+                    poll.unregister(key.fileobj)
+                    key.data.close()
         if _clock() - last > PATIENCE_S * 1e9:
             raise TimeoutError("no answer")
     poll.close()

@@ -31,6 +31,30 @@ def bare(home: Path) -> dict[str, str]:
     }
 
 
+@contextmanager
+def apart() -> Iterator[int]:
+    """A core that what is started now stays off, so that the proxy can have it for itself.
+
+    Where there is one core, or no choice of cores, nothing is kept apart.
+    """
+    if not hasattr(os, "sched_setaffinity"):
+        yield 0
+        return
+    cores = os.sched_getaffinity(0)
+    own = min(cores)
+    os.sched_setaffinity(0, cores - {own} or cores)
+    try:
+        yield own
+    finally:
+        os.sched_setaffinity(0, cores)
+
+
+def pin(pid: int, core: int) -> None:
+    """Put a process on a core, where that can be done."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(pid, {core})
+
+
 @dataclass
 class Upstream:
     """The simulated API. `seen` is filled at its end, by trace id."""
@@ -108,9 +132,7 @@ def served(
             process.wait(PATIENCE_S)
 
 
-def _address(
-    folder: Path, log: Path, process: "subprocess.Popen[bytes]"
-) -> tuple[str, int, int]:
+def _address(folder: Path, log: Path, process: "subprocess.Popen[bytes]") -> tuple[str, int, int]:
     for _ in range(int(PATIENCE_S / 0.02)):
         for one in running(folder / "ttft"):
             if one.log == str(log):

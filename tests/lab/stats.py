@@ -19,7 +19,7 @@ def quantile(values: Sequence[float], share: float) -> float:
 class Spread(NamedTuple):
     """What a column of differences looks like, in the unit of its values."""
 
-    count: int
+    number: int
     low: float
     """The smallest value."""
     p50: float
@@ -31,9 +31,7 @@ class Spread(NamedTuple):
 def spread(values: Iterable[float]) -> Spread:
     """The spread of at least one value."""
     found = list(values)
-    return Spread(
-        len(found), min(found), quantile(found, 0.5), quantile(found, 0.99), max(found)
-    )
+    return Spread(len(found), min(found), quantile(found, 0.5), quantile(found, 0.99), max(found))
 
 
 def drift(values: Sequence[float]) -> float:

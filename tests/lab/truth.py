@@ -51,13 +51,12 @@ def measure(
 ) -> list[Sample]:
     """Ask `count` requests twice, at the same time: through the proxy, and bare."""
     cases = timetables(count, seed)
-    with upstream(folder) as api:
-        with served(folder, f"http://{api.host}:{api.port}") as proxy:
-            ways = (("proxied", proxy.host, proxy.port), ("bare", api.host, api.port))
-            steps = [[_ask(case, *way) for way in ways] for case in cases]
-            with around(proxy):
-                replies = ask(folder, Plan(steps=steps))
-            records = proxy.wait_records(count)
+    with upstream(folder) as api, served(folder, f"http://{api.host}:{api.port}") as proxy:
+        ways = (("proxied", proxy.host, proxy.port), ("bare", api.host, api.port))
+        steps = [[_ask(case, *way) for way in ways] for case in cases]
+        with around(proxy):
+            replies = ask(folder, Plan(steps=steps))
+        records = proxy.wait_records(count)
     return samples(cases, records, replies, api.seen)
 
 
@@ -95,9 +94,7 @@ def samples(
                 case,
                 record,
                 recorded=_differences(marks, sent, truth, seen[proxied].complete_at),
-                floor=_differences(
-                    bare_marks, reply.sent_at, bare_truth, seen[bare].complete_at
-                ),
+                floor=_differences(bare_marks, reply.sent_at, bare_truth, seen[bare].complete_at),
                 one_way=_differences(marks, -start, truth, 0),
             )
         )
@@ -139,15 +136,20 @@ def judge(found: Sequence[Sample]) -> Part:
     return Part(
         "1. Scripted truth",
         (
-            f"{len(found):,} requests, all milliseconds. Recorded minus scripted: in the record "
-            "from `upstream_tx_end` on, at the simulator from the complete request on. Beside it "
-            "the same for a bare socket client that asked the same at the same time (the floor).",
+            (
+                f"{len(found):,} requests, all milliseconds. Recorded minus scripted: in the "
+                "record from `upstream_tx_end` on, at the simulator from the complete request on. "
+                "Beside it the same for a bare socket client that asked the same at the same time "
+                "(the floor)."
+            ),
             table(
                 ("mark", "p50", "p99", "max", "floor p50", "floor p99", "floor max", "p50 above"),
                 rows,
             ),
-            "The way back alone: the record's `ts` places its marks on the clock that all "
-            "processes share. Drift: how far this moves over the run.",
+            (
+                "The way back alone: the record's `ts` places its marks on the clock that all "
+                "processes share. Drift: how far this moves over the run."
+            ),
             table(("mark", "min", "p50", "p99", "max", "drift"), ways),
             "`first_token` by kind of request:",
             table(("kind", "requests", "p50", "p99", "max"), _kinds(found)),

@@ -135,6 +135,9 @@ def test_every_setting_can_be_given_both_ways(tmp_path: Path) -> None:
         "client_keepalive": "7",
         "shutdown_grace": "0.5",
         "max_head_bytes": "65536",
+        "bands": "50,200,800",
+        "ttft_alert": "500,1500",
+        "tpot_alert": "50,80.5",
     }
     assert texts.keys() == SETTINGS.keys()
     by_flags = Config.load(dict(texts), {})

@@ -1,6 +1,7 @@
 """The client's side of the wire: framing, pipelining, keep-alive, endings of a connection."""
 
 import asyncio
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,10 +14,18 @@ from proxy.serve import relay
 from proxy.serve.exchange import Exchange
 from proxy.serve.protocol import RelayProtocol
 from proxy.serve.refusal import Refusal
-from tests.support import Peer, proxied, run, upstream
+from tests.stage import Stage, staged
+from tests.support import Peer, Proxied, Upstream, proxied, run, upstream
 
 GET = b"GET /%d HTTP/1.1\r\nHost: me\r\n\r\n"
 LAST = b"GET /last HTTP/1.1\r\nHost: me\r\nConnection: close\r\n\r\n"
+
+
+@pytest.fixture(scope="module")
+def stage() -> Iterator[Stage]:
+    """One proxy and one upstream for the tests of this file that need no others."""
+    with staged() as one:
+        yield one
 
 
 async def echo(peer: Peer) -> None:
@@ -51,7 +60,7 @@ async def answer(client: Peer) -> tuple[int, bytes]:
 # -- pipelining
 
 
-def test_pipelined_requests_are_answered_in_order() -> None:
+def test_pipelined_requests_are_answered_in_order(stage: Stage) -> None:
     """Three in one write; the first answer is the slowest, and still comes first."""
 
     async def handle(peer: Peer) -> None:
@@ -60,18 +69,17 @@ def test_pipelined_requests_are_answered_in_order() -> None:
             await asyncio.sleep(0.03 if target == b"/0" else 0)
             await peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n" + target)
 
-    async def story() -> None:
-        async with upstream(handle) as up, proxied(up.url) as proxy:
-            client = await proxy.connect()
-            await client.send(b"".join(GET % number for number in range(3)))
-            got = [await answer(client) for _ in range(3)]
-            assert got == [(200, b"/0"), (200, b"/1"), (200, b"/2")]
-            assert [(await proxy.record(n)).path for n in (1, 2, 3)] == ["/0", "/1", "/2"]
+    async def story(proxy: Proxied, _up: Upstream) -> None:
+        client = await proxy.connect()
+        await client.send(b"".join(GET % number for number in range(3)))
+        got = [await answer(client) for _ in range(3)]
+        assert got == [(200, b"/0"), (200, b"/1"), (200, b"/2")]
+        assert [(await proxy.record(n)).path for n in (1, 2, 3)] == ["/0", "/1", "/2"]
 
-    run(story())
+    stage.play(handle, story)
 
 
-def test_a_pipelined_request_is_not_sent_before_its_turn() -> None:
+def test_a_pipelined_request_is_not_sent_before_its_turn(stage: Stage) -> None:
     """One at a time to upstream, because the first answer may end the connection."""
     arrived: list[bytes] = []
     go = asyncio.Event()
@@ -82,107 +90,104 @@ def test_a_pipelined_request_is_not_sent_before_its_turn() -> None:
             await go.wait()
             await peer.send(b"HTTP/1.1 204 No Content\r\n\r\n")
 
-    async def story() -> None:
-        async with upstream(handle) as up, proxied(up.url) as proxy:
-            client = await proxy.connect()
-            await client.send(GET % 1 + GET % 2)
-            while not arrived:
-                await asyncio.sleep(0.002)
-            await asyncio.sleep(0.03)
-            assert arrived == [b"/1"]
-            go.set()
-            await client.head()
-            await client.head()
-            assert arrived == [b"/1", b"/2"]
-            assert up.connections == 1
+    async def story(proxy: Proxied, up: Upstream) -> None:
+        client = await proxy.connect()
+        await client.send(GET % 1 + GET % 2)
+        while not arrived:
+            await asyncio.sleep(0.002)
+        await asyncio.sleep(0.03)
+        assert arrived == [b"/1"]
+        go.set()
+        await client.head()
+        await client.head()
+        assert arrived == [b"/1", b"/2"]
+        assert up.connections == 1
 
-    run(story())
+    stage.play(handle, story)
 
 
-def test_a_bad_request_behind_a_good_one_waits_for_its_turn() -> None:
+def test_a_bad_request_behind_a_good_one_waits_for_its_turn(stage: Stage) -> None:
     """The good answer is whole, then 400, then the end; a record for each."""
 
-    async def story() -> None:
-        async with upstream(echo) as up, proxied(up.url) as proxy:
-            client = await proxy.connect()
-            await client.send(GET % 1 + b"GET nonsense\r\n\r\n")
-            assert await answer(client) == (200, b"/1:")
-            assert (await answer(client))[0] == 400
-            assert await client.rest() == (b"", "fin")
-            records = [await proxy.record(1), await proxy.record(2)]
-            assert [(r.outcome, r.status) for r in records] == [("ok", 200), ("bad_request", 400)]
+    async def story(proxy: Proxied, _up: Upstream) -> None:
+        client = await proxy.connect()
+        await client.send(GET % 1 + b"GET nonsense\r\n\r\n")
+        assert await answer(client) == (200, b"/1:")
+        assert (await answer(client))[0] == 400
+        assert await client.rest() == (b"", "fin")
+        records = [await proxy.record(1), await proxy.record(2)]
+        assert [(r.outcome, r.status) for r in records] == [("ok", 200), ("bad_request", 400)]
 
-    run(story())
+    stage.play(echo, story)
 
 
 @pytest.mark.parametrize("how", ["fin", "rst"])
-def test_a_client_that_leaves_with_requests_waiting_leaves_a_record_for_each(how: str) -> None:
+def test_a_client_that_leaves_with_requests_waiting_leaves_a_record_for_each(
+    stage: Stage, how: str
+) -> None:
     """Those that wait were never sent: they ended in the pool phase, without a status."""
 
     async def handle(peer: Peer) -> None:
         await peer.head()
         await peer.rest()
 
-    async def story() -> None:
-        async with upstream(handle) as up, proxied(up.url) as proxy:
-            client = await proxy.connect()
-            await client.send(GET % 1 + GET % 2 + GET % 3 + b"BREW / HTTP/1.1\r\n\r\n")
-            while not len(proxy.proxy.ledger):
-                await asyncio.sleep(0.002)
-            await asyncio.sleep(0.02)
-            client.reset() if how == "rst" else client.close()
-            await proxy.record(4)
-            seen = sorted((r.path or "", r.outcome, r.ended_in, r.status) for r in proxy.records)
-            assert seen == [
-                ("", "bad_request", "request_head", None),
-                ("/1", "client_disconnect", "wait", None),
-                ("/2", "client_disconnect", "pool", None),
-                ("/3", "client_disconnect", "pool", None),
-            ]
-            assert up.connections == 1
+    async def story(proxy: Proxied, up: Upstream) -> None:
+        client = await proxy.connect()
+        await client.send(GET % 1 + GET % 2 + GET % 3 + b"BREW / HTTP/1.1\r\n\r\n")
+        while not len(proxy.proxy.ledger):
+            await asyncio.sleep(0.002)
+        await asyncio.sleep(0.02)
+        client.reset() if how == "rst" else client.close()
+        await proxy.record(4)
+        seen = sorted((r.path or "", r.outcome, r.ended_in, r.status) for r in proxy.records)
+        assert seen == [
+            ("", "bad_request", "request_head", None),
+            ("/1", "client_disconnect", "wait", None),
+            ("/2", "client_disconnect", "pool", None),
+            ("/3", "client_disconnect", "pool", None),
+        ]
+        assert up.connections == 1
 
-    run(story())
+    stage.play(handle, story)
 
 
-def test_requests_behind_a_response_that_breaks_leave_records() -> None:
+def test_requests_behind_a_response_that_breaks_leave_records(stage: Stage) -> None:
     """Nobody can answer them any more, and it was not their client who ended it."""
 
     async def handle(peer: Peer) -> None:
         await peer.head()
         await peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc")
 
-    async def story() -> None:
-        async with upstream(handle) as up, proxied(up.url) as proxy:
-            client = await proxy.connect()
-            await client.send(GET % 1 + GET % 2)
-            got, _ = await client.rest()
-            assert got.endswith(b"\r\n\r\nabc")
-            await proxy.record(2)
-            seen = {(r.path, r.outcome, r.ended_by, r.status, r.error) for r in proxy.records}
-            assert {one[:4] for one in seen} == {
-                ("/1", "upstream_aborted", "upstream", 200),
-                ("/2", "bad_request", "proxy", None),
-            }
-            assert "ConnectionBroken" in {one[4] for one in seen}
+    async def story(proxy: Proxied, _up: Upstream) -> None:
+        client = await proxy.connect()
+        await client.send(GET % 1 + GET % 2)
+        got, _ = await client.rest()
+        assert got.endswith(b"\r\n\r\nabc")
+        await proxy.record(2)
+        seen = {(r.path, r.outcome, r.ended_by, r.status, r.error) for r in proxy.records}
+        assert {one[:4] for one in seen} == {
+            ("/1", "upstream_aborted", "upstream", 200),
+            ("/2", "bad_request", "proxy", None),
+        }
+        assert "ConnectionBroken" in {one[4] for one in seen}
 
-    run(story())
+    stage.play(handle, story)
 
 
-def test_nothing_counts_behind_the_last_request_of_a_connection() -> None:
+def test_nothing_counts_behind_the_last_request_of_a_connection(stage: Stage) -> None:
     """After `close` (or HTTP/1.0) what follows is not answered, not relayed, not recorded."""
 
-    async def story() -> None:
-        async with upstream(echo) as up, proxied(up.url) as proxy:
-            for last in (LAST, b"GET /last HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"):
-                for tail in (GET % 1, b"\x00garbage\r\n\r\n"):
-                    got, how = await proxy.ask(last + tail)
-                    assert (got.count(b"HTTP/1.1"), how) == (1, "fin")
-                    assert got.endswith(b"\r\nConnection: close\r\n\r\n/last:")
-            await proxy.record(4)
-            assert {record.path for record in proxy.records} == {"/last"}
-            assert len(proxy.records) == 4
+    async def story(proxy: Proxied, _up: Upstream) -> None:
+        for last in (LAST, b"GET /last HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"):
+            for tail in (GET % 1, b"\x00garbage\r\n\r\n"):
+                got, how = await proxy.ask(last + tail)
+                assert (got.count(b"HTTP/1.1"), how) == (1, "fin")
+                assert got.endswith(b"\r\nConnection: close\r\n\r\n/last:")
+        await proxy.record(4)
+        assert {record.path for record in proxy.records} == {"/last"}
+        assert len(proxy.records) == 4
 
-    run(story())
+    stage.play(echo, story)
 
 
 def test_pipelined_requests_are_served_before_a_shutdown() -> None:
@@ -217,7 +222,7 @@ H2C = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: A
 
 
 @pytest.mark.parametrize("pause", [False, True], ids=["one write", "in pieces"])
-def test_an_offer_of_h2c_is_ignored_and_stripped(pause: bool) -> None:
+def test_an_offer_of_h2c_is_ignored_and_stripped(stage: Stage, pause: bool) -> None:
     """As `curl --http2` makes it: the request goes on as HTTP/1.1, and so does the connection."""
     heads: list[bytes] = []
 
@@ -228,84 +233,78 @@ def test_an_offer_of_h2c_is_ignored_and_stripped(pause: bool) -> None:
             said = await read_body(peer, head)
             await peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(said), said))
 
-    async def story() -> None:
-        async with upstream(handle) as up, proxied(up.url) as proxy:
-            client = await proxy.connect()
-            start = b"POST /v1/x HTTP/1.1\r\nHost: me\r\n" + H2C
-            for request, body in [
-                (start.replace(b"POST", b"GET") + b"\r\n", b""),
-                (start + b"Content-Length: 5\r\n\r\nhello", b"hello"),
-                (start + b"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n",
-                 b"abcde"),
-                (start + b"Content-Length: 0\r\n\r\n", b""),
-            ]:  # fmt: skip
-                if pause:
-                    for at in range(0, len(request), 7):
-                        await client.send(request[at : at + 7])
-                        await asyncio.sleep(0)
-                else:
-                    await client.send(request)
-                assert await answer(client) == (200, body)
-            for head in heads:
-                assert not any(word in head.lower() for word in (b"upgrade", b"http2", b"connect"))
-            assert len(proxy.clients) == 1
-            assert [(await proxy.record(n)).outcome for n in range(1, 5)] == ["ok"] * 4
+    async def story(proxy: Proxied, _up: Upstream) -> None:
+        client = await proxy.connect()
+        start = b"POST /v1/x HTTP/1.1\r\nHost: me\r\n" + H2C
+        for request, body in [
+            (start.replace(b"POST", b"GET") + b"\r\n", b""),
+            (start + b"Content-Length: 5\r\n\r\nhello", b"hello"),
+            (start + b"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n",
+             b"abcde"),
+            (start + b"Content-Length: 0\r\n\r\n", b""),
+        ]:  # fmt: skip
+            if pause:
+                for at in range(0, len(request), 7):
+                    await client.send(request[at : at + 7])
+                    await asyncio.sleep(0)
+            else:
+                await client.send(request)
+            assert await answer(client) == (200, body)
+        for head in heads:
+            assert not any(word in head.lower() for word in (b"upgrade", b"http2", b"connect"))
+        assert len(proxy.clients) == 1
+        assert [(await proxy.record(n)).outcome for n in range(1, 5)] == ["ok"] * 4
 
-    run(story())
+    stage.play(handle, story)
 
 
-def test_an_ignored_upgrade_does_not_overrule_close() -> None:
+def test_an_ignored_upgrade_does_not_overrule_close(stage: Stage) -> None:
     """A client that offers h2c and asks for the end of the connection gets the end."""
 
-    async def story() -> None:
-        async with upstream(echo) as up, proxied(up.url) as proxy:
-            request = (
-                b"GET /x HTTP/1.1\r\nHost: me\r\nConnection: close, Upgrade\r\nUpgrade: h2c\r\n"
-            )
-            got, how = await proxy.ask(request + b"\r\n" + GET % 1)
-            assert got == b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nConnection: close\r\n\r\n/x:"
-            assert how == "fin"
-            await proxy.record()
-            assert len(proxy.records) == 1
+    async def story(proxy: Proxied, _up: Upstream) -> None:
+        request = b"GET /x HTTP/1.1\r\nHost: me\r\nConnection: close, Upgrade\r\nUpgrade: h2c\r\n"
+        got, how = await proxy.ask(request + b"\r\n" + GET % 1)
+        assert got == b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nConnection: close\r\n\r\n/x:"
+        assert how == "fin"
+        await proxy.record()
+        assert len(proxy.records) == 1
 
-    run(story())
+    stage.play(echo, story)
 
 
-def test_two_requests_behind_an_ignored_upgrade() -> None:
+def test_two_requests_behind_an_ignored_upgrade(stage: Stage) -> None:
     """They are pipelined like any others."""
 
-    async def story() -> None:
-        async with upstream(echo) as up, proxied(up.url) as proxy:
-            client = await proxy.connect()
-            upgrade = b"POST /0 HTTP/1.1\r\n" + H2C + b"Content-Length: 2\r\n\r\nhi"
-            await client.send(upgrade + GET % 1 + upgrade)
-            assert [await answer(client) for _ in range(3)] == [
-                (200, b"/0:hi"),
-                (200, b"/1:"),
-                (200, b"/0:hi"),
-            ]
+    async def story(proxy: Proxied, _up: Upstream) -> None:
+        client = await proxy.connect()
+        upgrade = b"POST /0 HTTP/1.1\r\n" + H2C + b"Content-Length: 2\r\n\r\nhi"
+        await client.send(upgrade + GET % 1 + upgrade)
+        assert [await answer(client) for _ in range(3)] == [
+            (200, b"/0:hi"),
+            (200, b"/1:"),
+            (200, b"/0:hi"),
+        ]
 
-    run(story())
+    stage.play(echo, story)
 
 
 # -- keep-alive
 
 
-def test_a_client_may_keep_its_connection_for_many_requests() -> None:
+def test_a_client_may_keep_its_connection_for_many_requests(stage: Stage) -> None:
     """Idle in between; nothing is reset (B40)."""
 
-    async def story() -> None:
-        async with upstream(echo) as up, proxied(up.url) as proxy:
-            client = await proxy.connect()
-            for number in range(50):
-                await client.send(GET % number)
-                assert await answer(client) == (200, b"/%d:" % number)
-                await asyncio.sleep(0.02 if number % 10 == 0 else 0)
-            assert len(proxy.clients) == up.connections == 1
-            await proxy.record(50)
-            assert all(record.connection_reused for record in proxy.records[1:])
+    async def story(proxy: Proxied, up: Upstream) -> None:
+        client = await proxy.connect()
+        for number in range(50):
+            await client.send(GET % number)
+            assert await answer(client) == (200, b"/%d:" % number)
+            await asyncio.sleep(0.02 if number % 10 == 0 else 0)
+        assert len(proxy.clients) == up.connections == 1
+        await proxy.record(50)
+        assert all(record.connection_reused for record in proxy.records[1:])
 
-    run(story())
+    stage.play(echo, story)
 
 
 def test_an_idle_connection_is_kept_longer_than_clients_pool_theirs() -> None:
@@ -331,22 +330,23 @@ def test_an_idle_connection_is_kept_longer_than_clients_pool_theirs() -> None:
     [LAST, b"GET /last HTTP/1.0\r\n\r\n", b"GET /last HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"],
     ids=["close", "1.0", "1.0 keep-alive"],
 )
-def test_the_connection_ends_when_the_client_cannot_go_on(request_bytes: bytes) -> None:
+def test_the_connection_ends_when_the_client_cannot_go_on(
+    stage: Stage, request_bytes: bytes
+) -> None:
     """And the answer says so."""
 
-    async def story() -> None:
-        async with upstream(echo) as up, proxied(up.url) as proxy:
-            got, how = await proxy.ask(request_bytes)
-            assert got.endswith(b"\r\nConnection: close\r\n\r\n/last:")
-            assert how == "fin"
+    async def story(proxy: Proxied, _up: Upstream) -> None:
+        got, how = await proxy.ask(request_bytes)
+        assert got.endswith(b"\r\nConnection: close\r\n\r\n/last:")
+        assert how == "fin"
 
-    run(story())
+    stage.play(echo, story)
 
 
 # -- lingering close
 
 
-def test_an_early_answer_survives_what_the_client_still_sends() -> None:
+def test_an_early_answer_survives_what_the_client_still_sends(stage: Stage) -> None:
     """413 in mid-upload: the client writes on and gets the whole answer, not a reset.
 
     Closing at once with unread data would make the kernel send a reset, which destroys an answer
@@ -359,23 +359,22 @@ def test_an_early_answer_survives_what_the_client_still_sends() -> None:
         await peer.send(refusal)
         await peer.rest()
 
-    async def story() -> None:
-        async with upstream(handle) as up, proxied(up.url) as proxy:
-            client = await proxy.connect()
-            await client.send(b"POST / HTTP/1.1\r\nHost: me\r\nContent-Length: 99999999\r\n\r\n")
-            for _ in range(60):
-                await client.send(b"y" * 50_000)
-                await asyncio.sleep(0)
-            got, how = await client.rest()
-            assert (len(got.partition(b"\r\n\r\n")[2]), how) == (20_000, "fin")
-            assert b"\r\nConnection: close\r\n" in got
-            record = await proxy.record()
-            assert (record.outcome, record.status) == ("upstream_error", 413)
+    async def story(proxy: Proxied, _up: Upstream) -> None:
+        client = await proxy.connect()
+        await client.send(b"POST / HTTP/1.1\r\nHost: me\r\nContent-Length: 99999999\r\n\r\n")
+        for _ in range(60):
+            await client.send(b"y" * 50_000)
+            await asyncio.sleep(0)
+        got, how = await client.rest()
+        assert (len(got.partition(b"\r\n\r\n")[2]), how) == (20_000, "fin")
+        assert b"\r\nConnection: close\r\n" in got
+        record = await proxy.record()
+        assert (record.outcome, record.status) == ("upstream_error", 413)
 
-    run(story())
+    stage.play(handle, story)
 
 
-def test_lingering_ends_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lingering_ends_after_a_while(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that neither reads nor leaves does not hold the connection for ever."""
     monkeypatch.setattr("proxy.serve.protocol.LINGER_S", 0.05)
 
@@ -384,19 +383,18 @@ def test_lingering_ends_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
         await peer.send(b"HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n")
         await peer.rest()
 
-    async def story() -> None:
-        async with upstream(handle) as up, proxied(up.url) as proxy:
-            client = await proxy.connect()
-            await client.send(b"POST / HTTP/1.1\r\nHost: me\r\nContent-Length: 9\r\n\r\n")
-            await client.head()
-            for _ in range(1000):
-                await asyncio.sleep(0.01)
-                client.writer.write(b"y")
-                if client.writer.is_closing():
-                    return
-            raise AssertionError("the connection is still open")
+    async def story(proxy: Proxied, _up: Upstream) -> None:
+        client = await proxy.connect()
+        await client.send(b"POST / HTTP/1.1\r\nHost: me\r\nContent-Length: 9\r\n\r\n")
+        await client.head()
+        for _ in range(1000):
+            await asyncio.sleep(0.01)
+            client.writer.write(b"y")
+            if client.writer.is_closing():
+                return
+        raise AssertionError("the connection is still open")
 
-    run(story())
+    stage.play(handle, story)
 
 
 # -- Expect: 100-continue
@@ -405,7 +403,7 @@ EXPECT = b"POST /v1/x HTTP/1.1\r\nHost: me\r\nExpect: 100-continue\r\nContent-Le
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
-def test_a_100_of_upstream_goes_out_at_once() -> None:
+def test_a_100_of_upstream_goes_out_at_once(stage: Stage) -> None:
     """The body is sent after it, and arrives; no second 100 is made (B70)."""
     heads: list[bytes] = []
 
@@ -415,19 +413,20 @@ def test_a_100_of_upstream_goes_out_at_once() -> None:
         assert await peer.exactly(5) == b"hello"
         await peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 
-    async def story() -> None:
-        async with upstream(handle) as up, proxied(up.url) as proxy:
-            client = await proxy.connect()
-            await client.send(EXPECT)
-            assert await client.head() == b"HTTP/1.1 100 Go ahead\r\nX-A: b\r\n\r\n"
-            await client.send(b"hello")
-            assert await client.head() == b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
-            assert b"\r\nExpect: 100-continue\r\n" in heads[0]
+    async def story(proxy: Proxied, _up: Upstream) -> None:
+        client = await proxy.connect()
+        await client.send(EXPECT)
+        assert await client.head() == b"HTTP/1.1 100 Go ahead\r\nX-A: b\r\n\r\n"
+        await client.send(b"hello")
+        assert await client.head() == b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+        assert b"\r\nExpect: 100-continue\r\n" in heads[0]
 
-    run(story())
+    stage.play(handle, story)
 
 
-def test_silence_of_upstream_is_answered_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silence_of_upstream_is_answered_for_it(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """After a second of waiting (here less) the client may send; the wait counts as its upload."""
     assert relay.CONTINUE_AFTER_S == 1.0
     monkeypatch.setattr(relay, "CONTINUE_AFTER_S", 0.1)
@@ -438,21 +437,20 @@ def test_silence_of_upstream_is_answered_for_it(monkeypatch: pytest.MonkeyPatch)
         await peer.send(CONTINUE)  # too late: it was given already
         await peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 
-    async def story() -> None:
-        async with upstream(handle) as up, proxied(up.url) as proxy:
-            client = await proxy.connect()
-            await client.send(EXPECT)
-            assert await client.head() == CONTINUE
-            await client.send(b"hello")
-            assert (await client.head()).startswith(b"HTTP/1.1 200 ")
-            record = await proxy.record()
-            assert record.network_ms["upload"] >= 90
+    async def story(proxy: Proxied, _up: Upstream) -> None:
+        client = await proxy.connect()
+        await client.send(EXPECT)
+        assert await client.head() == CONTINUE
+        await client.send(b"hello")
+        assert (await client.head()).startswith(b"HTTP/1.1 200 ")
+        record = await proxy.record()
+        assert record.network_ms["upload"] >= 90
 
-    run(story())
+    stage.play(handle, story)
 
 
 @pytest.mark.parametrize("status", [401, 417])
-def test_a_final_refusal_goes_out_without_the_body(status: int) -> None:
+def test_a_final_refusal_goes_out_without_the_body(stage: Stage, status: int) -> None:
     """Then both connections end: nobody can say where the next request would begin (B70)."""
     gone: list[tuple[bytes, str]] = []
 
@@ -464,24 +462,23 @@ def test_a_final_refusal_goes_out_without_the_body(status: int) -> None:
             await peer.send(b"HTTP/1.1 %d No\r\nContent-Length: 2\r\n\r\nno" % status)
         gone.append(await peer.rest())
 
-    async def story() -> None:
-        async with upstream(handle) as up, proxied(up.url) as proxy:
-            client = await proxy.connect()
-            await client.send(EXPECT)
-            assert await client.rest() == (
-                b"HTTP/1.1 %d No\r\nContent-Length: 2\r\nConnection: close\r\n\r\nno" % status,
-                "fin",
-            )
-            record = await proxy.record()
-            assert (record.status, record.request_bytes) == (status, 0)
-            await proxy.ask(LAST)
-            assert up.connections == 2
-            assert gone[0][0] == b""
+    async def story(proxy: Proxied, up: Upstream) -> None:
+        client = await proxy.connect()
+        await client.send(EXPECT)
+        assert await client.rest() == (
+            b"HTTP/1.1 %d No\r\nContent-Length: 2\r\nConnection: close\r\n\r\nno" % status,
+            "fin",
+        )
+        record = await proxy.record()
+        assert (record.status, record.request_bytes) == (status, 0)
+        await proxy.ask(LAST)
+        assert up.connections == 2
+        assert gone[0][0] == b""
 
-    run(story())
+    stage.play(handle, story)
 
 
-def test_a_client_need_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_need_not_wait(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """It asks and sends at once: no 100 of ours, and the body is not held back."""
     monkeypatch.setattr(relay, "CONTINUE_AFTER_S", 0.02)
 
@@ -491,16 +488,15 @@ def test_a_client_need_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
         await asyncio.sleep(0.05)
         await peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 
-    async def story() -> None:
-        async with upstream(handle) as up, proxied(up.url) as proxy:
-            client = await proxy.connect()
-            await client.send(EXPECT + b"hello")
-            assert await client.head() == b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+    async def story(proxy: Proxied, _up: Upstream) -> None:
+        client = await proxy.connect()
+        await client.send(EXPECT + b"hello")
+        assert await client.head() == b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 
-    run(story())
+    stage.play(handle, story)
 
 
-def test_http_1_0_gets_no_100(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_http_1_0_gets_no_100(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """Interim responses came with HTTP/1.1."""
     monkeypatch.setattr(relay, "CONTINUE_AFTER_S", 0.02)
 
@@ -511,21 +507,20 @@ def test_http_1_0_gets_no_100(monkeypatch: pytest.MonkeyPatch) -> None:
         await peer.exactly(5)
         await peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 
-    async def story() -> None:
-        async with upstream(handle) as up, proxied(up.url) as proxy:
-            client = await proxy.connect()
-            await client.send(EXPECT.replace(b"1.1", b"1.0"))
-            await asyncio.sleep(0.05)
-            await client.send(b"hello")
-            assert (await client.head()).startswith(b"HTTP/1.1 200 OK\r\n")
+    async def story(proxy: Proxied, _up: Upstream) -> None:
+        client = await proxy.connect()
+        await client.send(EXPECT.replace(b"1.1", b"1.0"))
+        await asyncio.sleep(0.05)
+        await client.send(b"hello")
+        assert (await client.head()).startswith(b"HTTP/1.1 200 OK\r\n")
 
-    run(story())
+    stage.play(handle, story)
 
 
 # -- trailers
 
 
-def test_trailers_are_not_fields() -> None:
+def test_trailers_are_not_fields(stage: Stage) -> None:
     """They follow the body to upstream and never join the head, whose meaning they could change."""
     got: list[bytes] = []
 
@@ -534,16 +529,15 @@ def test_trailers_are_not_fields() -> None:
         got.append(await peer.until(b"0\r\nX-Sum: 1\r\nAuthorization: late\r\n\r\n"))
         await peer.send(b"HTTP/1.1 204 No Content\r\n\r\n")
 
-    async def story() -> None:
-        async with upstream(handle) as up, proxied(up.url) as proxy:
-            client = await proxy.connect()
-            await client.send(b"POST / HTTP/1.1\r\nHost: me\r\nTransfer-Encoding: chunked\r\n\r\n")
-            await client.send(b"2\r\nhi\r\n0\r\nX-Sum: 1\r\nAuthorization: late\r\n\r\n")
-            await client.head()
-            assert b"late" not in got[0]
-            assert b"X-Sum" not in got[0]
+    async def story(proxy: Proxied, _up: Upstream) -> None:
+        client = await proxy.connect()
+        await client.send(b"POST / HTTP/1.1\r\nHost: me\r\nTransfer-Encoding: chunked\r\n\r\n")
+        await client.send(b"2\r\nhi\r\n0\r\nX-Sum: 1\r\nAuthorization: late\r\n\r\n")
+        await client.head()
+        assert b"late" not in got[0]
+        assert b"X-Sum" not in got[0]
 
-    run(story())
+    stage.play(handle, story)
 
 
 @pytest.mark.parametrize(

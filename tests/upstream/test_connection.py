@@ -514,21 +514,25 @@ async def limited(
             return fault
 
 
-async def pauses(upstream: Upstream) -> bytes:
-    """A client that does not read for longer than the limit."""
-    payload = bytearray()
+LONG = 20 << 20
+
+
+async def pauses(upstream: Upstream) -> int:
+    """A client that, after the first piece, does not read for longer than the limit."""
+    read, open_ = 0, False
 
     def sink(_wire: bytes, data: bytes, _at: int) -> bool:
-        payload.extend(data)
-        return False
+        nonlocal read
+        read += len(data)
+        return open_
 
     async with calling(Call(upstream, new_trace()), sink) as (call, pump):
-        await asyncio.sleep(2 * LIMIT)
-        while not pump.done():
-            call.resume()
-            await asyncio.sleep(0.01)
+        await asyncio.sleep(2.5 * LIMIT)
+        assert 0 < read < LONG
+        open_ = True
+        call.resume()
         await pump
-    return bytes(payload)
+    return read
 
 
 def test_the_idle_limit_counts_upstreams_silence_only() -> None:
@@ -549,7 +553,9 @@ def test_the_idle_limit_counts_upstreams_silence_only() -> None:
                 takes_slowly,
                 lambda up: ask(up, "POST", fields=ten, body=Pieces([b"12345"] * 2, gap_s=0.9)),
             ),
-            limited(always(LENGTH, b"01234", b"56789"), pauses),
+            limited(
+                always(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % LONG, b"." * LONG), pauses
+            ),
         )
         for fault in (silent, half, greedy):
             assert isinstance(fault, UpstreamFault)
@@ -557,6 +563,6 @@ def test_the_idle_limit_counts_upstreams_silence_only() -> None:
             assert fault.detail == f"no byte from upstream for {LIMIT:g} s"
         assert dripped.payload == b"." * 12
         assert slow.payload == b"ok"
-        assert paused == b"0123456789"
+        assert paused == LONG
 
     run(story())

@@ -3,6 +3,8 @@
 import asyncio
 from dataclasses import dataclass
 
+import pytest
+
 from proxy.upstream.pool import Pool
 
 SECOND = 1_000_000_000
@@ -91,5 +93,40 @@ def test_a_waiter_that_leaves_loses_nothing() -> None:
         assert await patient == (None, [])
         p.forget()
         assert repr(p) == "<Pool 0 busy, 0 idle, 0 waiting>"
+
+    asyncio.run(story())
+
+
+def test_a_waiter_that_leaves_just_before_its_turn_is_passed_over() -> None:
+    """Cancelled and served in the same turn of the loop: it ends as cancelled, nothing is lost."""
+
+    async def story() -> None:
+        p = pool(limit=1)
+        await p.acquire(0)
+        leaver = asyncio.create_task(p.acquire(0))
+        patient = asyncio.create_task(p.acquire(0))
+        await asyncio.sleep(0)
+        leaver.cancel()
+        p.forget()
+        assert await patient == (None, [])
+        with pytest.raises(asyncio.CancelledError):
+            await leaver
+
+    asyncio.run(story())
+
+
+def test_a_connection_that_died_on_its_way_to_a_waiter_is_replaced() -> None:
+    """The waiter gets the right to open another one."""
+
+    async def story() -> None:
+        p = pool(limit=1)
+        await p.acquire(0)
+        waiter = asyncio.create_task(p.acquire(0))
+        await asyncio.sleep(0)
+        connection = Fake()
+        p.release(connection)
+        connection.alive = False
+        assert await waiter == (None, [connection])
+        assert repr(p) == "<Pool 1 busy, 0 idle, 0 waiting>"
 
     asyncio.run(story())

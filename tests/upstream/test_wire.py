@@ -56,6 +56,23 @@ def test_a_head_is_the_same_in_any_pieces(sizes: list[int]) -> None:
     assert rest == b"body"
 
 
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [b"HTTP/1.1 200 OK\nA: b\n\n"],
+        [b"HTTP/1.1 200 OK\r\nA: b", b"\n"],
+        [b"HTTP/1.1 200 OK\r", b"\nA: b\n"],
+    ],
+)
+def test_a_head_that_could_never_end_is_refused(pieces: list[bytes]) -> None:
+    """Lines that end with LF alone: waiting for CRLF would hang the request."""
+    reader = HeadReader()
+    for piece in pieces[:-1]:
+        assert reader.feed(piece) is None
+    with pytest.raises(WireError, match="CRLF"):
+        reader.feed(pieces[-1])
+
+
 @given(st.binary(max_size=200), sizes)
 def test_garbage_is_a_wire_error_or_incomplete(data: bytes, sizes: list[int]) -> None:
     """No other exception leaves the head reader or the chunk reader."""
