@@ -30,6 +30,10 @@ _NETWORK = tuple(
 )
 _PROXY = (Phase.POOL, Phase.OWN)
 _SERVER = (Phase.WAIT, Phase.HEAD, Phase.BODY)
+_REPORTABLE = frozenset(
+    {Segment.QUEUE, Segment.PREPROCESSING, Segment.INITIALIZATION, Segment.GENERATION}
+)
+"""What an upstream can know. Of the way to it, and of us, it can say nothing."""
 _SEGMENTS = tuple(Segment)
 _CLAIMABLE = tuple((s, s.value) for s in Segment if s is not Segment.UNATTRIBUTED)
 ROUND_TRIP = "round_trip"
@@ -40,7 +44,7 @@ ROUND_TRIP = "round_trip"
 class PathFacts:
     """What the kernel said of the path, for one request.
 
-    `busy_us` is the growth of the busy time from the start of the request to the response head,
+    `busy_us` is the growth of the busy time from the last byte sent to the response head,
     `sent_bytes` what was sent in it, `mss` the segment size.
     """
 
@@ -104,7 +108,7 @@ def attribute(
         elif claim.kind is ClaimKind.LUMP:
             if _exceeds(claim.value_us, wait):
                 conflicts.append((claim, "exceeds_wait_for_head"))
-        elif claim.kind is ClaimKind.DURATION and claim.segment is not None:
+        elif claim.kind is ClaimKind.DURATION and claim.segment in _REPORTABLE:
             if _exceeds(claim.value_us, server):
                 conflicts.append((claim, "exceeds_measured_interval"))
             elif claim.segment not in reported:

@@ -122,9 +122,15 @@ class Proxied:
 
     port: int
     proxy: Proxy
-    records: list[Record]
+    emitted: list[Record]
     stop: Callable[[], None]
     clients: list[Peer] = field(default_factory=list)
+
+    @property
+    def records(self) -> list[Record]:
+        """The records of all requests that have ended, without waiting for the bookkeeping."""
+        self.proxy.settle()
+        return self.emitted
 
     async def connect(self) -> Peer:
         """A client's connection to the proxy; closed at the end if the test does not do it."""
@@ -178,6 +184,7 @@ async def proxied(url: str, **flags: str | bool) -> AsyncIterator[Proxied]:
         stop()
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.wait_for(serving, PATIENCE_S)
+        proxy.settle()
     for record in records:
         check(record)
 

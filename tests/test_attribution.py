@@ -129,6 +129,16 @@ def test_a_value_within_the_slack_is_trimmed_to_what_was_measured() -> None:
     assert account.segments[Segment.UNATTRIBUTED] == 0
 
 
+def test_an_upstream_cannot_speak_for_the_way_to_it() -> None:
+    """Network and proxy time are ours to measure, whoever claims what about them."""
+    claims = [
+        Claim("x", "y", ClaimKind.DURATION, 1, 1 * MS, segment)
+        for segment in (Segment.NETWORK, Segment.PROXY, Segment.UNATTRIBUTED)
+    ]
+
+    assert attribute(PHASES, claims, PATH) == attribute(PHASES, (), PATH)
+
+
 durations = st.integers(0, 20_000_000)
 any_claim = st.builds(
     Claim,

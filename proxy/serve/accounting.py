@@ -192,11 +192,11 @@ def _path(connection: ConnectionFacts, request_bytes: int) -> PathFacts | None:
     at_head = connection.kernel_at_head
     if at_head is None:
         return None
-    before = connection.kernel_before
+    sent = connection.kernel_when_sent
     return PathFacts(
         rtt_us=at_head.rtt_us,
         min_rtt_us=at_head.min_rtt_us,
-        busy_us=max(0, at_head.busy_us - (before.busy_us if before is not None else 0)),
+        busy_us=max(0, at_head.busy_us - sent.busy_us) if sent is not None else 0,
         sent_bytes=request_bytes,
         mss=at_head.mss,
     )

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from proxy.account import Clock
 
-PERIOD_S = 0.02
+PERIOD_S = 0.005
+"""As long as a stall that may spoil a stamp: a shorter one falls between two firings."""
 NOTED_NS = 1_000_000
 """Lags below one millisecond are not kept."""
 _KEPT = 4096

@@ -50,6 +50,7 @@ def run(config: Config) -> int:
         ):
             runner.run(_serve(proxy, listener, log.reopen))
     finally:
+        proxy.settle()
         log.close(timeout=5.0)
         for number, handler in previous.items():
             signal.signal(number, handler)

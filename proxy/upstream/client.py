@@ -65,6 +65,8 @@ class ConnectionFacts:
     local_port: int | None = None
     family: str | None = None
     kernel_before: KernelSample | None = None
+    kernel_when_sent: KernelSample | None = None
+    """Only of a request larger than the initial window."""
     kernel_at_head: KernelSample | None = None
     kernel_at_end: KernelSample | None = None
     read_paused_ns: int = 0
@@ -267,6 +269,7 @@ def _wire_facts(stream: WireBody, http_version: str | None) -> ConnectionFacts:
         local_port=port,
         family=family,
         kernel_before=stream.kernel_before,
+        kernel_when_sent=connection.sample_when_sent,
         kernel_at_head=stream.kernel_at_head,
         kernel_at_end=connection.sample(),
         read_paused_ns=connection.read_paused_ns,

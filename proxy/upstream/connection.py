@@ -21,6 +21,9 @@ from proxy.account import Clock, Mark, Trace
 from proxy.upstream.kernel import KernelSample, sample
 from proxy.upstream.wire import ChunkedBody, Framing, Head, HeadReader, WireError, body_framing
 
+SMALL = 10_000
+"""Bytes of a request that any initial window holds: the kernel sends them at once (RFC 6928)."""
+
 Sink = Callable[[bytes, bytes, int], bool]
 """Takes (bytes as read, payload in them, instant of the read in ns); false means "pause"."""
 
@@ -77,6 +80,8 @@ class Connection(asyncio.Protocol):
         self._clean = True
         self.write_failed: OSError | None = None
         self.bytes_sent = False
+        self._written = 0
+        self.sample_when_sent: KernelSample | None = None
         self.uploading = True
         """Silence is the client's while this is true: the idle limit does not count it."""
         self.final_head: Head | None = None
@@ -111,6 +116,7 @@ class Connection(asyncio.Protocol):
             self.write_failed = self.write_failed or BrokenPipeError()
             return
         self._last_activity = self._clock()
+        self._written += len(data)
         if self._fd >= 0 and not self._write_paused and not self._transport.get_write_buffer_size():
             try:
                 sent = os.write(self._fd, data)
@@ -137,6 +143,12 @@ class Connection(asyncio.Protocol):
     def drained(self) -> bool:
         """Whether everything written is in the kernel's hands (or was refused)."""
         return not self._write_paused
+
+    def all_written(self) -> None:
+        """The whole request is in the kernel's hands, which may take its time with a large one."""
+        self.uploading = False
+        if self._written > SMALL:
+            self.sample_when_sent = sample(self._socket) if not self._lost else None
 
     @property
     def backlog(self) -> int:

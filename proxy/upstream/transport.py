@@ -188,7 +188,7 @@ class WireTransport(httpx.AsyncBaseTransport):
         if connection.write_failed is None:
             watch.trace.first(Mark.UPSTREAM_TX_END, self._clock())
             watch.trace.entered = Phase.WAIT
-        connection.uploading = False
+        connection.all_written()
         if watch.sent is not None:
             watch.sent()
 

@@ -354,9 +354,14 @@ def test_path_facts_come_from_the_very_socket() -> None:
 
 
 def test_a_large_request_drains_for_longer_than_a_round_trip() -> None:
-    """Beyond the initial window the growth of the busy time counts."""
+    """Beyond the initial window the busy time after the last byte was handed over counts.
+
+    What was busy before that, a TLS handshake or the upload itself, is measured already.
+    """
     connection = ConnectionFacts(
-        kernel_before=sample(busy_us=900_000), kernel_at_head=sample(busy_us=960_000)
+        kernel_before=sample(busy_us=100_000),
+        kernel_when_sent=sample(busy_us=900_000),
+        kernel_at_head=sample(busy_us=960_000),
     )
     seen = observed(connection=connection)
     seen.exchange.request_bytes = 1_000_000

@@ -154,6 +154,12 @@ class Wire:
     def abort(self) -> None:
         self.aborted = True
 
+    def pause_reading(self) -> None:
+        pass
+
+    def resume_reading(self) -> None:
+        pass
+
     def is_closing(self) -> bool:
         return self.aborted
 
@@ -470,6 +476,30 @@ def test_a_pause_that_never_ends_is_known_at_the_end() -> None:
 
 
 # -- the idle limit
+
+
+def test_after_a_pause_the_idle_limit_begins_anew() -> None:
+    """Upstream has had no chance to be heard before."""
+
+    async def story() -> None:
+        now = 0
+        connection = Connection(lambda: now * SECOND, idle_timeout=1000)
+        wire = Wire()
+        connection.connection_made(wire)  # type: ignore[arg-type] # it acts as one
+        connection.begin("GET", new_trace(), None)
+        connection.uploading = False
+        connection.data_received(LENGTH)
+        connection.pause(now)
+        for now, failed in ((5000, False), (5999, False), (6001, True)):
+            if now == 5000:
+                connection._check_idle()
+                connection.resume(now * SECOND)
+            connection._check_idle()
+            assert wire.aborted is failed
+        with pytest.raises(httpx.ReadTimeout):
+            await connection.pump(lambda *_: True)
+
+    asyncio.run(story())
 
 
 async def stalls(peer: Peer) -> None:
