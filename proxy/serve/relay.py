@@ -22,7 +22,7 @@ from proxy.serve.ledger import Ledger
 from proxy.serve.observed import Observed
 from proxy.serve.reframe import Reframe, choose, encode, fields_for, last_bytes
 from proxy.serve.refusal import Refusal
-from proxy.serve.tap import Tap
+from proxy.serve.tap import LATE_READS, SMALL_READ, Tap
 from proxy.upstream.client import Call, Upstream, UpstreamFault
 from proxy.upstream.transport import RequestBody
 from proxy.upstream.wire import Head
@@ -87,7 +87,7 @@ async def relay(exchange: Exchange, proxy: Relaying) -> None:
         tap.response_head(response.status, response.fields)
 
         # 3. Pass the body on: each read is written at once, and only then looked at.
-        as_read = framed is Reframe.AS_READ
+        as_read, late = framed is Reframe.AS_READ, tap.late
 
         def forward(wire: bytes, payload: bytes, at: int) -> bool:
             writable = exchange.write(wire if as_read else encode(framed, payload))
@@ -97,7 +97,9 @@ async def relay(exchange: Exchange, proxy: Relaying) -> None:
                 if Mark.FIRST_TOKEN in trace.marks:
                     observed.relay_delay_ns = written - at
             else:
-                tap.feed(payload, at)
+                late.append((payload, at))
+                if len(late) >= LATE_READS or len(payload) > SMALL_READ:
+                    tap.catch_up()
             return writable
 
         exchange.on_writable = call.resume

@@ -37,8 +37,9 @@ from proxy.serve.headers import values
 from proxy.serve.upload import Upload
 
 LATE_READS = 32
-LATE_BYTES = 64 << 10
-"""How many reads, of how many bytes, may wait to be parsed once the first token was seen."""
+"""How many small reads may wait in `late`."""
+SMALL_READ = 4 << 10
+"""A larger read (bytes) does not wait."""
 _LENIENT_LIMIT = 64 << 10
 
 # Bound once: looking up a member of an enum costs 0.15 µs in Python 3.11, for every event.
@@ -110,8 +111,6 @@ class Tap:
         "_first_kind",
         "_flags",
         "_gaps",
-        "_late",
-        "_late_bytes",
         "_learned",
         "_model",
         "_model_null",
@@ -127,6 +126,7 @@ class Tap:
         "_ttft_null",
         "_upload",
         "_usage",
+        "late",
     )
 
     def __init__(
@@ -158,8 +158,10 @@ class Tap:
         self._model: str | None = None
         self._finished = False
         self._terminal = False
-        self._late: list[tuple[bytes, int]] = []
-        self._late_bytes = 0
+        self.late: list[tuple[bytes, int]] = []
+        """Reads (payload, instant) after the first token, left here by the relay. Nothing about
+        them is urgent: parsed some at a time they cost a third of parsing each when it comes,
+        because code and data are still in the caches then."""
         self._alike = Alike()
         self._closed = False
         self._facts: TapFacts | None = None
@@ -203,34 +205,35 @@ class Tap:
         """Take payload bytes that were read at the instant `at` (ns), after they were forwarded."""
         if not data:
             return
-        self._chunks += 1
-        self._bytes += len(data)
-        self._at = at
-        if self._body is None:
+        if self._first_kind is None or self._body is None:
+            self._count(data, at)
+            if self._body is not None:
+                self._parse(self._body, data, at)
             return
-        if self._first_kind is None:
-            self._parse(self._body, data, at)
-            return
-        # After the first token nothing is urgent. Reads are parsed some at a time, which costs a
-        # third of parsing each one when it comes: code and data are still in the caches then.
-        self._late.append((data, at))
-        self._late_bytes += len(data)
-        if len(self._late) >= LATE_READS or self._late_bytes >= LATE_BYTES:
-            self._catch_up()
+        self.late.append((data, at))
+        self.catch_up()
 
     @property
     def terminal(self) -> bool:
         """Whether the answer is complete, by all that was fed so far."""
-        self._catch_up()
+        self.catch_up()
         return self._terminal
 
-    def _catch_up(self) -> None:
-        late, self._late, self._late_bytes = self._late, [], 0
+    def _count(self, data: bytes, at: int) -> None:
+        self._chunks += 1
+        self._bytes += len(data)
+        self._at = at
+
+    def catch_up(self) -> None:
+        """Read what was left in `late`."""
+        late = self.late.copy()
+        self.late.clear()
         body, alike = self._body, self._alike
-        if body is None:
-            return
         known: list[int] = []
         for data, at in late:
+            self._count(data, at)
+            if body is None:
+                continue
             if data in alike:
                 known.append(at)
                 continue
@@ -274,7 +277,7 @@ class Tap:
         """The response has ended, whichever way. Closing again does nothing."""
         if self._closed:
             return
-        self._catch_up()
+        self.catch_up()
         self._closed = True
         if self._body is None:
             return
@@ -397,7 +400,7 @@ class Tap:
     def facts(self) -> TapFacts:
         """What is known by now."""
         if self._facts is None:
-            self._catch_up()
+            self.catch_up()
             facts = self._sum_up()
             if self._closed:
                 self._facts = facts

@@ -19,7 +19,15 @@ import httpx
 
 from proxy.account import Clock, Mark, Trace
 from proxy.upstream.kernel import KernelSample, sample
-from proxy.upstream.wire import ChunkedBody, Framing, Head, HeadReader, WireError, body_framing
+from proxy.upstream.wire import (
+    CHUNK_SIZES,
+    ChunkedBody,
+    Framing,
+    Head,
+    HeadReader,
+    WireError,
+    body_framing,
+)
 
 SMALL = 10_000
 """Bytes of a request that any initial window holds: the kernel sends them at once (RFC 6928)."""
@@ -278,6 +286,14 @@ class Connection(asyncio.Protocol):
         """Stamp, then hand on."""
         at = self._clock()
         self._last_activity = at
+        chunked, sink = self._chunked, self._sink
+        if chunked is not None and chunked.between and self._begun and sink is not None:
+            # The usual read of a stream is one whole chunk: no state changes, straight on.
+            head = data.find(b"\r\n", 0, 5)
+            if CHUNK_SIZES.get(data[:head]) == len(data) - head - 4 and data[-2:] == b"\r\n":
+                if not sink(data, data[head + 2 : -2], at):
+                    self.pause(at)
+                return
         if self.final_head is not None and not self._complete:
             self._on_body(data, at)
         elif self._trace is not None and self.final_head is None:

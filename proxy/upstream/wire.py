@@ -159,8 +159,8 @@ def body_framing(method: str, head: Head) -> tuple[Framing, int]:
 _CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]*)?\Z")
 
 
-_SIZES = {b"%x" % size: size for size in range(1, 4096)}
-"""Chunk sizes of streamed events as servers write them."""
+CHUNK_SIZES = {b"%x" % size: size for size in range(1, 4096)}
+"""Chunk sizes of streamed events as servers write them: a read of one whole chunk needs no more."""
 
 
 class ChunkedBody:
@@ -170,12 +170,14 @@ class ChunkedBody:
     are, because no other reader can see another message in them.
     """
 
-    __slots__ = ("_held", "_left", "_state", "complete", "trailers")
+    __slots__ = ("_held", "_left", "_state", "between", "complete", "trailers")
 
     _SIZE, _DATA, _DATA_END, _TRAILER = range(4)
 
     def __init__(self) -> None:
         self.complete = False
+        self.between = True
+        """Whether the next byte begins a chunk."""
         self.trailers: list[tuple[bytes, bytes]] = []
         self._state = self._SIZE
         self._left = 0
@@ -187,12 +189,6 @@ class ChunkedBody:
         All of them unless the message ends here (`complete`). Raises `WireError` on anything that
         is not the chunked coding.
         """
-        if self._state == self._SIZE and not self._held:
-            # The usual read is one whole chunk.
-            line_end = data.find(b"\r\n", 0, 18)
-            length = _SIZES.get(data[:line_end], 0)
-            if length and line_end + length + 4 == len(data) and data.endswith(b"\r\n"):
-                return data[line_end + 2 : -2], len(data)
         parts: list[bytes] = []
         position = 0
         size = len(data)
@@ -218,6 +214,7 @@ class ChunkedBody:
                 self._held.clear()
             position = end + 1
             self._line(line)
+        self.between = self._state == self._SIZE and not self._held
         return (parts[0] if len(parts) == 1 else b"".join(parts)), position
 
     def _line(self, line: bytes) -> None:

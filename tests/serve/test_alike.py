@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.account import Trace
+from proxy.account import Mark, Trace
 from proxy.serve.alike import Alike
 from proxy.serve.tap import Tap, TapFacts
 
@@ -64,10 +64,13 @@ def facts_of(pieces: list[tuple[bytes, int]], *, one_by_one: bool) -> tuple[TapF
     tap.request_complete()
     tap.response_head(200, [(b"content-type", b"text/event-stream")])
     for data, at in pieces:
-        tap.feed(data, at)
         if one_by_one:
-            assert tap.terminal in (True, False)
+            tap.feed(data, at)
             tap._alike.forget()
+        elif Mark.FIRST_TOKEN in trace.marks:
+            tap.late.append((data, at))
+        else:
+            tap.feed(data, at)
     tap.close()
     return tap.facts(), trace.offsets_us()
 
