@@ -11,6 +11,7 @@ Rules of this file:
 """
 
 import json
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +42,7 @@ LATE_READS = 32
 SMALL_READ = 4 << 10
 """A larger read (bytes) does not wait."""
 _LENIENT_LIMIT = 64 << 10
+_CODING_NAME = re.compile(rb"[a-z0-9-]{1,12}\Z")
 
 # Bound once: looking up a member of an enum costs 0.15 µs in Python 3.11, for every event.
 _LAST_TOKEN = Mark.LAST_TOKEN
@@ -499,6 +501,7 @@ def _json(data: bytes) -> Any:
 
 
 def _coding_name(coding: bytes) -> str | None:
-    """A Content-Encoding as it can be logged, None for none."""
-    name = coding.decode("latin-1").strip().lower()[:64]
-    return "".join(c if c.isprintable() else "?" for c in name) or None
+    """A Content-Encoding as it can be logged: `other` for what is too long for a name; or None."""
+    names = [name.strip().lower() for name in coding.split(b",") if name.strip()]
+    shown = [name.decode() if _CODING_NAME.match(name) else "other" for name in names[:4]]
+    return ", ".join(shown) or None

@@ -834,3 +834,12 @@ class TestRobustness:
 
         assert (played.facts.model, played.facts.usage) == ("gpt-x", CHAT.usage)
         assert (played.facts.dialect, played.facts.is_model_call) == ("openai_chat", True)
+
+
+def test_a_content_encoding_that_is_no_name_is_not_shown() -> None:
+    """The value of a header is not for the log; a name of a coding is short and plain."""
+    trace = Trace(lambda: 0, 0)
+    coding = b"gzip, sk-a-secret-in-the-wrong-place, x y"
+    tap = Tap("POST", "/x", trace=trace, request_headers=[(b"content-encoding", coding)])
+
+    assert tap.facts().request_encoding == "gzip, other, other"
