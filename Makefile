@@ -26,7 +26,7 @@ demo: $(SERVE) ## see a dozen requests and where their time went, offline
 serve: $(SERVE) ## run the proxy: make serve UPSTREAM=https://api.openai.com
 	@test -n "$(UPSTREAM)" || { echo "make serve: name the model API, for example" \
 		"make serve UPSTREAM=https://api.openai.com" >&2; exit 2; }
-	@$(BIN)/ttft serve --upstream "$(UPSTREAM)" $(ARGS)
+	@exec $(BIN)/ttft serve --upstream "$(UPSTREAM)" $(ARGS)
 
 test: $(DEV) ## run the tests, or some: make test ARGS="tests/serve -k log"
 	$(BIN)/python -m pytest $(ARGS)

@@ -230,6 +230,9 @@ def _tail(arguments: argparse.Namespace) -> int:
             "Name a log file, or start one: ttft serve --upstream URL",
             USAGE,
         )
+    for file in files:
+        if arguments.follow and file != "-" and not os.path.exists(file):
+            print(f"ttft tail: waiting for {file} to appear", file=sys.stderr)  # noqa: T201
     out = sys.stdout
     options = Options(
         last=arguments.lines,

@@ -7,6 +7,8 @@ find out, also where that is less than what was planted.
 
 import contextlib
 import json
+import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -146,8 +148,11 @@ def run(*, color: bool, unicode: bool) -> int:
         say(line)
     say("")
     say(f"The log   {log}")
-    say(f"Try       ttft tail -n all --no-follow {log}")
-    say("          ttft serve --upstream https://api.openai.com")
+    command = (
+        "ttft" if shutil.which("ttft") else os.path.relpath(Path(sys.executable).parent / "ttft")
+    )
+    say(f"Try       {command} tail -n all --no-follow {log}")
+    say(f"          {command} serve --upstream https://api.openai.com")
     return 0
 
 

@@ -96,7 +96,7 @@ def amount(
         return None
     if not record.grades.get(segment.value, "").startswith("inferred"):
         return millis(value)
-    if upper is not None and bounds.get("estimate", upper) >= upper:
+    if upper is not None and bounds.get("estimate", upper) >= upper > bounds.get("lower", 0.0):
         return style.at_most + millis(upper)
     if "estimate" in bounds:
         return "~" + millis(value)

@@ -222,7 +222,7 @@ def _tpot_us(
 ) -> tuple[int | None, str | None]:
     """Time per output token after the first (µs), or the reason why there is none."""
     if facts is None or Mark.FIRST_TOKEN not in marks or Mark.LAST_TOKEN not in marks:
-        return None, "not_streamed" if facts is None or not facts.stream else "no_token"
+        return None, "not_streamed" if facts is not None and facts.stream is False else "no_token"
     if slow_reader:
         return None, "slow_reader"
     if facts.usage is None or facts.usage.output is None:

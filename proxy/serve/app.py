@@ -9,6 +9,7 @@ import platform
 import secrets
 from collections.abc import AsyncIterator, Callable
 from functools import partial
+from types import FrameType
 from typing import Any
 
 import uvicorn
@@ -102,8 +103,11 @@ class Proxy:
         self.lag.wake()
         await relay(exchange, self._relaying)
 
-    def server(self) -> uvicorn.Server:
-        """uvicorn with our protocol, adding nothing of its own to any response."""
+    def server(self, on_stop: Callable[[], None] = lambda: None) -> uvicorn.Server:
+        """uvicorn with our protocol, adding nothing of its own to any response.
+
+        `on_stop` is called when the first signal to stop arrives.
+        """
         config = uvicorn.Config(
             self,
             # uvicorn calls it with keywords, like the class that it stands for.
@@ -122,7 +126,7 @@ class Proxy:
             timeout_keep_alive=self.config.client_keepalive_s,  # type: ignore[arg-type]
             timeout_graceful_shutdown=self.config.shutdown_grace_s,  # type: ignore[arg-type]
         )
-        return uvicorn.Server(config)
+        return _Server(config, on_stop)
 
     @contextlib.asynccontextmanager
     async def _lifespan(self, _app: Any) -> AsyncIterator[None]:
@@ -161,6 +165,20 @@ class Proxy:
                 dropped=self._dropped(),
             )
             self._emit(record)
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's server, telling when it is told to stop."""
+
+    def __init__(self, config: uvicorn.Config, on_stop: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._on_stop = on_stop
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        first = not self.should_exit
+        super().handle_exit(sig, frame)
+        if first:
+            self._on_stop()
 
 
 def _unless_cancelled(send: Send) -> Send:

@@ -13,6 +13,8 @@ from typing import Any, TextIO
 import structlog
 
 _PROBLEM = ("warning", "error", "critical")
+_ENDINGS = ("Cancel %s running task(s)", "Exception in 'lifespan' protocol")
+"""What uvicorn says when requests are cut at a shutdown: meant, announced, and in the records."""
 _SILENT = ("uvicorn.access", "httpx", "httpcore")
 """Loggers whose lines quote targets or addresses."""
 
@@ -77,6 +79,8 @@ class _ToOperator(logging.Handler):
         self._log = log
 
     def emit(self, record: logging.LogRecord) -> None:
+        if record.name == "uvicorn.error" and str(record.msg).startswith(_ENDINGS):
+            return
         with suppress(Exception):
             # The format, not what is filled in: arguments may quote requests.
             message = str(record.msg).strip().partition("\n")[0]

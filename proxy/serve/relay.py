@@ -90,6 +90,9 @@ async def relay(exchange: Exchange, proxy: Relaying) -> None:
         as_read, late = framed is Reframe.AS_READ, tap.late
 
         def forward(wire: bytes, payload: bytes, at: int) -> bool:
+            if exchange.gone:
+                # Read on only so that the connection is kept: no longer part of the request.
+                return True
             writable = exchange.write(wire if as_read else encode(framed, payload))
             if observed.relay_delay_ns is None:
                 written = clock()
@@ -139,6 +142,10 @@ async def relay(exchange: Exchange, proxy: Relaying) -> None:
     finally:
         # 5. However it ended, it is one record.
         ended = exchange.left_at or ended or clock()
+        if exchange.request_complete:
+            # What upstream never took still says which model was asked for.
+            tap.request_body(exchange.ready_body() or b"")
+            tap.request_complete()
         tap.close()
         trace.end(ended)
         try:

@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import os
 import signal
 import socket
 import ssl
@@ -61,7 +62,15 @@ async def _serve(proxy: Proxy, listener: socket.socket, reopen: Callable[[], Non
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGHUP, reopen)
     loop.add_signal_handler(signal.SIGUSR1, _print_open, proxy)
-    await proxy.server().serve(sockets=[listener])
+    await proxy.server(on_stop=lambda: _print_stopping(proxy)).serve(sockets=[listener])
+
+
+def _print_stopping(proxy: Proxy) -> None:
+    """The first signal: say what is waited for, and how not to."""
+    count, grace = len(proxy.ledger), proxy.config.shutdown_grace_s
+    if count:
+        line = f"ttft: stopping; open requests ({count}) have {grace:g} s; Ctrl-C again ends them"
+        print(line, file=sys.stderr, flush=True)  # noqa: T201  # said to a person
 
 
 def _print_open(proxy: Proxy) -> None:
@@ -120,14 +129,14 @@ def banner(config: Config, url: str) -> str:
     tag = "/t/TAG" if config.tags else ""
     has_version = config.upstream.prefix.endswith(b"/v1")
     lines = [
-        f"ttft {__version__}",
+        f"ttft {__version__}, pid {os.getpid()}",
         f"  listens   {url}",
         f"  sends to  {config.upstream.url} ({via})",
         f"  logs to   {'standard output' if config.log == '-' else config.log}",
         f"  base_url  {url}{tag}{'' if has_version else '/v1'}   OpenAI SDKs, Codex, Dify",
     ]
     if not has_version:
-        lines.append(f"            {url}{tag}   Anthropic SDKs, Claude Code")
+        lines.append(f"            {url}{tag}      Anthropic SDKs, Claude Code")
     if config.host in ("0.0.0.0", "::"):  # noqa: S104  # compared, not bound
         lines.append("  note      every machine that reaches this host can use the proxy")
     if config.insecure:

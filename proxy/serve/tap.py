@@ -55,12 +55,13 @@ _decode = msgspec.json.Decoder().decode
 class TapFacts:
     """What the tap has learned about one request.
 
-    `stream` says what the response was, None without a response; `readable` that it could be read
-    to its end. `chunks` counts reads, `events` data events (comments apart), `events_per_read` the
-    data events per read that completed any. `terminal` is the dialect's last event or, for a whole
-    response, a document that could be read; `finished` a stated finish reason. `error` is the type
-    of an error inside a success, `error_type` that of an error status. `first_chunk_tokens` is 1
-    unless upstream stated a count with the first token. `gaps` lie between token-carrying reads.
+    `stream` says what the response was, or without one what the request asked for; `readable` that
+    the response could be read to its end. `chunks` counts reads, `events` data events (comments
+    apart), `events_per_read` the data events per read that completed any. `terminal` is the
+    dialect's last event or, for a whole response, a document that could be read; `finished` a
+    stated finish reason. `error` is the type of an error inside a success, `error_type` that of an
+    error status. `first_chunk_tokens` is 1 unless upstream stated a count with the first token.
+    `gaps` lie between token-carrying reads.
     """
 
     dialect: str
@@ -417,7 +418,7 @@ class Tap:
             is_model_call=self._dialect is not OPAQUE,
             model=self._request.model or self._model,
             request_encoding=_coding_name(self._request_coding),
-            stream=body.stream if body is not None else None,
+            stream=body.stream if body is not None else self._request.stream,
             readable=body is not None and body.lost is None,
             response_encoding=_coding_name(self._response_coding),
             response_bytes=self._bytes,

@@ -340,3 +340,43 @@ def test_shutdown_cuts_what_does_not_end_in_time_and_records_it() -> None:
             ]
 
     run(story())
+
+
+def test_tokens_that_arrive_while_the_client_leaves_take_nothing_away() -> None:
+    """What was seen before the client left stays in the record, whatever is read after that."""
+
+    async def handle(peer: Peer) -> None:
+        await request(peer)
+        await peer.send(SSE)
+        while True:
+            await peer.send(TOKEN)
+            await asyncio.sleep(0)
+
+    async def story() -> None:
+        async with upstream(handle) as up, proxied(up.url) as proxy:
+            for number in range(1, 11):
+                client = await proxy.connect()
+                await client.send(POST)
+                await client.until(b"Hi")
+                client.reset()
+                record = await proxy.record(number)
+                assert record.outcome == "client_disconnect"
+                assert "first_token" in record.marks_us
+                assert "last_token" in record.marks_us
+                assert record.nulls["tpot_ms"] == "no_usage"
+
+    run(story())
+
+
+def test_a_request_that_upstream_never_took_still_names_its_model() -> None:
+    """During an outage that is what a person looks for."""
+
+    async def story() -> None:
+        async with proxied(f"http://127.0.0.1:{unused_port()}") as proxy:
+            await proxy.ask(POST.replace(b"Host: me", b"Host: me\r\nConnection: close"))
+            record = await proxy.record()
+            assert (record.model, record.stream) == ("m-1", True)
+            assert "model" not in record.nulls
+            assert record.nulls["tpot_ms"] == "no_token"
+
+    run(story())
