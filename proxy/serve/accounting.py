@@ -82,6 +82,18 @@ def to_record(
     if paused:
         nulls.update(dict.fromkeys(_GAPS, "slow_reader"))
 
+    absent = {
+        "band": ttft,
+        "first_content_ms": marks.get(Mark.FIRST_CONTENT),
+        "first_token_kind": ttft,
+        "relay_delay_ms": observed.relay_delay_ns,
+    }
+    if ttft is None:
+        nulls.update({name: nulls["ttft_ms"] for name, value in absent.items() if value is None})
+    if gaps is None:
+        for name in _GAPS:
+            nulls.setdefault(name, nulls.get("ttft_ms", "single_token_read"))
+
     identity = identify(exchange.head.fields)
     connection = observed.connection
     kernel = connection.kernel_at_end or connection.kernel_at_head

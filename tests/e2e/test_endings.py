@@ -380,3 +380,17 @@ def test_a_request_that_upstream_never_took_still_names_its_model() -> None:
             assert record.nulls["tpot_ms"] == "no_token"
 
     run(story())
+
+
+def test_every_latency_that_is_null_has_a_reason() -> None:
+    """Also of a response that was not streamed."""
+
+    async def story() -> None:
+        async with upstream(answers(WHOLE)) as up, proxied(up.url) as proxy:
+            await reads_all(proxy)
+            record = await proxy.record()
+            for name in ("ttft_ms", "first_content_ms", "relay_delay_ms", "band", "gap_p50_ms"):
+                assert getattr(record, name) is None
+                assert record.nulls[name] == "not_streamed"
+
+    run(story())
