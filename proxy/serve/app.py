@@ -7,6 +7,7 @@ import itertools
 import os
 import platform
 import secrets
+import socket
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from types import FrameType
@@ -103,10 +104,16 @@ class Proxy:
         self.lag.wake()
         await relay(exchange, self._relaying)
 
-    def server(self, on_stop: Callable[[], None] = lambda: None) -> uvicorn.Server:
+    def server(
+        self,
+        *,
+        on_start: Callable[[], None] = lambda: None,
+        on_stop: Callable[[], None] = lambda: None,
+    ) -> uvicorn.Server:
         """uvicorn with our protocol, adding nothing of its own to any response.
 
-        `on_stop` is called when the first signal to stop arrives.
+        `on_start` is called when requests are accepted and signals are heard, `on_stop` when the
+        first signal to stop arrives.
         """
         config = uvicorn.Config(
             self,
@@ -126,7 +133,7 @@ class Proxy:
             timeout_keep_alive=self.config.client_keepalive_s,  # type: ignore[arg-type]
             timeout_graceful_shutdown=self.config.shutdown_grace_s,  # type: ignore[arg-type]
         )
-        return _Server(config, on_stop)
+        return _Server(config, on_start, on_stop)
 
     @contextlib.asynccontextmanager
     async def _lifespan(self, _app: Any) -> AsyncIterator[None]:
@@ -168,11 +175,18 @@ class Proxy:
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's server, telling when it is told to stop."""
+    """uvicorn's server, telling when it serves and when it is told to stop."""
 
-    def __init__(self, config: uvicorn.Config, on_stop: Callable[[], None]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, on_start: Callable[[], None], on_stop: Callable[[], None]
+    ) -> None:
         super().__init__(config)
+        self._on_start = on_start
         self._on_stop = on_stop
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets=sockets)
+        self._on_start()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         first = not self.should_exit

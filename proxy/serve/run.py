@@ -41,15 +41,16 @@ def run(config: Config) -> int:
         return _fail(_why_not(config, error))
     port = listener.getsockname()[1]
     url = f"http://{_reachable(config.host)}:{port}"
-    print(banner(config, url), file=sys.stderr, flush=True)  # noqa: T201  # said to a person
-    # uvicorn raises a signal that it caught once more at its end; its work is done by then.
-    previous = {number: signal.signal(number, _ignore) for number in _ENDING}
+    # Before uvicorn listens to signals they are noted; those that it caught it raises once more at
+    # its end, when its work is done.
+    noted: list[int] = []
+    previous = {n: signal.signal(n, lambda n, _frame: noted.append(n)) for n in _ENDING}
     try:
         with (
             register(url=url, upstream=config.upstream.url, log=config.log, started_ns=_wall()),
             asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
         ):
-            runner.run(_serve(proxy, listener, log.reopen))
+            runner.run(_serve(proxy, listener, banner(config, url), log.reopen, noted))
     finally:
         proxy.settle()
         log.close(timeout=5.0)
@@ -58,11 +59,23 @@ def run(config: Config) -> int:
     return 0
 
 
-async def _serve(proxy: Proxy, listener: socket.socket, reopen: Callable[[], None]) -> None:
+async def _serve(
+    proxy: Proxy,
+    listener: socket.socket,
+    greeting: str,
+    reopen: Callable[[], None],
+    noted: list[int],
+) -> None:
+    def started() -> None:
+        # Greeted only when every signal is heard: who reads the pid may use it at once.
+        print(greeting, file=sys.stderr, flush=True)  # noqa: T201  # said to a person
+        server.should_exit = server.should_exit or bool(noted)
+
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGHUP, reopen)
     loop.add_signal_handler(signal.SIGUSR1, _print_open, proxy)
-    await proxy.server(on_stop=lambda: _print_stopping(proxy)).serve(sockets=[listener])
+    server = proxy.server(on_start=started, on_stop=lambda: _print_stopping(proxy))
+    await server.serve(sockets=[listener])
 
 
 def _print_stopping(proxy: Proxy) -> None:
@@ -142,7 +155,3 @@ def banner(config: Config, url: str) -> str:
     if config.insecure:
         lines.append("  note      upstream's certificate is not checked (--insecure)")
     return "\n".join(lines)
-
-
-def _ignore(_number: int, _frame: object) -> None:
-    pass
