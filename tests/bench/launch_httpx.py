@@ -1,6 +1,7 @@
 """The same product with httpx's default transport: `python -m tests.bench.launch_httpx` + flags."""
 
 import signal
+import socket
 import sys
 import time
 
@@ -9,7 +10,6 @@ import uvloop
 from proxy.serve.app import Proxy
 from proxy.serve.config import Config
 from proxy.serve.log import RecordLog
-from proxy.serve.run import _listen, _serve
 from proxy.upstream.fallback import fallback_transport
 
 
@@ -31,8 +31,10 @@ def main(upstream: str, port: str, log_file: str) -> None:
     # uvicorn raises a signal that it caught once more at its end.
     signal.signal(signal.SIGTERM, lambda _number, _frame: None)
     try:
-        uvloop.run(_serve(proxy, _listen(config.host, config.port), log.reopen))
+        listener = socket.create_server((config.host, config.port), backlog=2048)
+        uvloop.run(proxy.server().serve(sockets=[listener]))
     finally:
+        proxy.settle()
         log.close(timeout=5.0)
 
 
